@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -16,6 +18,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/term"
 
+	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
@@ -24,6 +27,7 @@ func newExecCmd(s streams) *cobra.Command {
 	o := &startOptions{ephemeral: true, server: server.Options{
 		SimulatedNodes: 1, SimulatedMetrics: true, LoadBalancerRange: defaultLoadBalancerRange,
 	}}
+	parallel := 1
 	cmd := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command with a control plane of its own",
@@ -40,19 +44,29 @@ command.
 With --fault, requests fail on purpose, as kinproc fault --help says. A fault that has hit nothing
 when the command ends makes exec fail, unless its words have optional.
 
-  kinproc exec --fault 'verb=update resource=deployments times=1 conflict' -- go test ./...`,
+  kinproc exec --fault 'verb=update resource=deployments times=1 conflict' -- go test ./...
+
+With --parallel N, there are N control planes, for tests that run in N workers. KUBECONFIG_1 to
+KUBECONFIG_N name their kubeconfigs, and KUBECONFIG the first. A fault is for each of them, and must
+have hit something in one.
+
+  kinproc exec --parallel 4 -- pytest -n 4`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("exec takes a command (see kinproc exec --help)")}
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return o.exec(cmd.Context(), s, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.exec(cmd.Context(), s, parallel, args)
+		},
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	var sections cliflag.NamedFlagSets
 	sections.FlagSet("exec").StringArrayVar(&o.faults, "fault", nil,
 		"fault in words, such as 'verb=update times=1 conflict'; may be repeated")
+	sections.FlagSet("exec").IntVar(&parallel, "parallel", parallel,
+		fmt.Sprintf("number of control planes, at most %d", maxParallel))
 	sections.FlagSet("exec").IntVarP(&o.verbosity, "v", "v", 0,
 		"how much to log to standard error; 0 is nothing")
 	o.addFromFlag(sections.FlagSet("exec"))
@@ -67,10 +81,23 @@ when the command ends makes exec fail, unless its words have optional.
 	return cmd
 }
 
-// exec runs a command with an ephemeral control plane.
-func (o *startOptions) exec(ctx context.Context, s streams, args []string) (err error) {
+// maxParallel is how many control planes exec starts at most. Each takes about 15 MiB.
+const maxParallel = 256
+
+// testBed is a control plane of exec.
+type testBed struct {
+	*server.Server
+	kubeconfig string
+	faults     []fault.Fault
+}
+
+// exec runs a command with n ephemeral control planes.
+func (o *startOptions) exec(ctx context.Context, s streams, n int, args []string) (err error) {
 	if err := o.validate(); err != nil {
 		return err
+	}
+	if err := o.validateParallel(n); err != nil {
+		return usageError{err}
 	}
 	program, err := exec.LookPath(args[0])
 	if err != nil {
@@ -88,42 +115,93 @@ func (o *startOptions) exec(ctx context.Context, s streams, args []string) (err 
 	starting, cancel := untilInterrupted(ctx)
 	defer cancel()
 	o.server.Log = setLogging(o.verbosity)
-	return serve(starting, o.server, func(srv *server.Server) error {
-		cancel()
-		kubeconfig := filepath.Join(srv.Dir(), kubeconfigName)
-		config := clientcmdapi.NewConfig()
-		entriesOf("exec", srv.Dir()).add(config, srv.Kubeconfig())
-		if err := pki.WriteKubeconfig(kubeconfig, config); err != nil {
-			return err
+	var beds []testBed
+	var next func() error
+	next = func() error {
+		if len(beds) == n {
+			cancel()
+			return execWith(ctx, s, beds, program, args, signals)
 		}
-		assets, err := linkedAssets(srv.Dir())
-		if err != nil {
-			return err
-		}
-		if err := addFaults(ctx, srv.RESTConfig(), faults); err != nil {
-			return err
-		}
-		cmd := exec.Command(program, args[1:]...)
-		cmd.Args[0] = args[0]
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "USE_EXISTING_CLUSTER=true",
-			assetsVariable+"="+assets)
-		if err := cmd.Start(); err != nil {
-			return fmt.Errorf("run %s: %w", args[0], err)
-		}
-		if err := attend(cmd, srv, signals); err != nil {
-			return err
-		}
-		return missedFaults(ctx, srv.RESTConfig(), faults)
-	})
+		return serve(starting, o.server, func(srv *server.Server) error {
+			bed := testBed{srv, filepath.Join(srv.Dir(), kubeconfigName), slices.Clone(faults)}
+			config := clientcmdapi.NewConfig()
+			entriesOf("exec", srv.Dir()).add(config, srv.Kubeconfig())
+			if err := pki.WriteKubeconfig(bed.kubeconfig, config); err != nil {
+				return err
+			}
+			if err := addFaults(ctx, srv.RESTConfig(), bed.faults); err != nil {
+				return err
+			}
+			beds = append(beds, bed)
+			return next()
+		})
+	}
+	return next()
 }
 
-// attend waits for a command, and passes signals on to it. If the control plane fails, it ends the
+// validateParallel returns an error if there cannot be n control planes with these options.
+func (o *startOptions) validateParallel(n int) error {
+	if n < 1 || n > maxParallel {
+		return fmt.Errorf("--parallel=%d: it must be from 1 to %d", n, maxParallel)
+	}
+	if n == 1 {
+		return nil
+	}
+	for flag, given := range map[string]bool{
+		"--secure-port":  o.server.SecurePort != 0,
+		"--etcd-servers": len(o.server.EtcdServers) > 0,
+		"--listen-etcd":  o.server.ListenEtcd != "",
+	} {
+		if given {
+			return fmt.Errorf("--parallel=%d: leave out %s, which only one control plane can have", n, flag)
+		}
+	}
+	return nil
+}
+
+// execWith runs a command with control planes that are ready.
+func execWith(
+	ctx context.Context, s streams, beds []testBed, program string, args []string,
+	signals <-chan os.Signal,
+) error {
+	assets, err := linkedAssets(beds[0].Dir())
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, args[1:]...)
+	cmd.Args[0] = args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+beds[0].kubeconfig, "USE_EXISTING_CLUSTER=true",
+		assetsVariable+"="+assets)
+	for i, bed := range beds {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("KUBECONFIG_%d=%s", i+1, bed.kubeconfig))
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("run %s: %w", args[0], err)
+	}
+	if err := attend(cmd, beds, signals); err != nil {
+		return err
+	}
+	return missedFaults(ctx, beds)
+}
+
+// attend waits for a command, and passes signals on to it. If a control plane fails, it ends the
 // command.
-func attend(cmd *exec.Cmd, srv *server.Server, signals <-chan os.Signal) error {
+func attend(cmd *exec.Cmd, beds []testBed, signals <-chan os.Signal) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	failed := srv.Failed()
+	attending, stop := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	defer func() { stop(); watching.Wait() }()
+	for _, bed := range beds {
+		watching.Go(func() {
+			select {
+			case <-bed.Failed():
+				_ = cmd.Process.Kill()
+			case <-attending.Done():
+			}
+		})
+	}
 	for {
 		select {
 		case s := <-signals:
@@ -132,12 +210,11 @@ func attend(cmd *exec.Cmd, srv *server.Server, signals <-chan os.Signal) error {
 			if s != os.Interrupt || !xterm.IsTerminal(int(os.Stdin.Fd())) {
 				_ = cmd.Process.Signal(s)
 			}
-		case <-failed:
-			failed = nil
-			_ = cmd.Process.Kill()
 		case err := <-ended:
-			if srv.Err() != nil {
-				return srv.Err()
+			for _, bed := range beds {
+				if bed.Err() != nil {
+					return bed.Err()
+				}
 			}
 			if exit := new(exec.ExitError); errors.As(err, &exit) {
 				return exitError{exitCode(exit)}

@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,18 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/extension"
-	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
-
-// sourceInterval is how often kinproc extension run looks for changed files.
-const sourceInterval = 300 * time.Millisecond
 
 // extensionRun has the arguments of kinproc extension run.
 type extensionRun struct{ dir, kubeconfig, listen string }
@@ -42,27 +32,16 @@ type extensionRun struct{ dir, kubeconfig, listen string }
 // run develops an extension API server, with a control plane of its own or with that of the
 // kubeconfig.
 func (o extensionRun) run(ctx context.Context, s streams) error {
-	if _, err := os.Stat(filepath.Join(o.dir, "go.mod")); err != nil {
-		return usageError{fmt.Errorf("%w: name the folder of an extension API server, such as one that "+
-			"kinproc extension init wrote", err)}
+	if err := requireModule(o.dir, "extension API server", "extension"); err != nil {
+		return err
 	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	if o.kubeconfig != "" {
 		return o.develop(ctx, s, true)
 	}
-	// The aggregator's proxy tells it of each connection that a restart ends.
-	log.SetOutput(io.Discard)
-	options := server.Options{SimulatedNodes: 1}
-	options.Log = setLogging(0)
-	return serve(ctx, options, func(srv *server.Server) error {
-		o.kubeconfig = filepath.Join(srv.Dir(), kubeconfigName)
-		config := clientcmdapi.NewConfig()
-		entriesOf("extension", srv.Dir()).add(config, srv.Kubeconfig())
-		if err := pki.WriteKubeconfig(o.kubeconfig, config); err != nil {
-			return err
-		}
-		fmt.Fprintf(s.out, "a control plane is ready:\n\n  %s\n\n", setKubeconfig(o.kubeconfig))
+	return whileReady(ctx, s, "extension", func(_ *server.Server, kubeconfig string) error {
+		o.kubeconfig = kubeconfig
 		return o.develop(ctx, s, false)
 	})
 }
@@ -70,18 +49,16 @@ func (o extensionRun) run(ctx context.Context, s streams) error {
 // development builds an extension API server and runs it.
 type development struct {
 	streams
-	dir, kubeconfig string
-	work            string // a temporary folder: program, objects, certificates, registration
-	address         string
-	config          *rest.Config
-	running         *exec.Cmd
-	ended           chan error
-	announced       sync.WaitGroup
+	kubeconfig string
+	work       string // a temporary folder: program, objects, certificates, registration
+	address    string
+	config     *rest.Config
+	announced  sync.WaitGroup
 }
 
 // develop builds and runs the server until ctx ends, and again after each change of a file.
 func (o extensionRun) develop(ctx context.Context, s streams, unregister bool) (err error) {
-	d := &development{streams: s, dir: o.dir}
+	d := &development{streams: s}
 	if d.kubeconfig, err = filepath.Abs(o.kubeconfig); err != nil {
 		return err
 	}
@@ -97,90 +74,26 @@ func (o extensionRun) develop(ctx context.Context, s streams, unregister bool) (
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()
-		d.stop()
 		d.announced.Wait()
 		if unregister {
 			err = errors.Join(err, d.unregister())
 		}
 		err = errors.Join(err, os.RemoveAll(d.work))
 	}()
-	look := time.NewTicker(sourceInterval)
-	defer look.Stop()
-	for {
-		state := sources(d.dir)
-		if err := d.restart(ctx); err != nil {
-			fmt.Fprintf(s.err, "kinproc: %s\n", oneLine(err))
-		}
-		for sources(d.dir) == state {
-			select {
-			case <-ctx.Done():
-				return nil
-			case err := <-d.ended:
-				d.running, d.ended = nil, nil
-				fmt.Fprintf(s.err,
-					"kinproc: the server has ended (%v); change a file to start it again\n", err)
-			case <-look.C:
-			}
-		}
-		fmt.Fprintln(s.out, "a file has changed")
+	r := reloader{
+		streams: s, dir: o.dir, main: ".", program: programFile(d.work, "server"),
 	}
-}
-
-// restart builds the server, and runs it instead of the one that runs. If it does not compile, that
-// one goes on.
-func (d *development) restart(ctx context.Context) error {
-	program := filepath.Join(d.work, "server")
-	if runtime.GOOS == "windows" {
-		program += ".exe"
+	r.start = func(ctx context.Context) (*exec.Cmd, error) {
+		registration := filepath.Join(d.work, "registration.yaml")
+		d.announced.Go(func() { d.announce(ctx, registration) })
+		return exec.Command(r.program, "--kubeconfig="+d.kubeconfig, "--listen="+d.address,
+			"--register", "--data-dir="+filepath.Join(d.work, "objects"),
+			"--registration="+registration,
+			"--cert-dir="+filepath.Join(d.work, "certificates")), nil
 	}
-	began := time.Now()
-	build := exec.CommandContext(ctx, "go", "build", "-o", program+".new", ".")
-	build.Dir, build.Stdout, build.Stderr = d.dir, d.err, d.err
-	if err := build.Run(); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return fmt.Errorf("go build: %w; change a file to try again", err)
-	}
-	fmt.Fprintf(d.out, "built in %s\n", time.Since(began).Round(10*time.Millisecond))
-	d.stop()
-	if err := os.Rename(program+".new", program); err != nil {
-		return err
-	}
-	registration := filepath.Join(d.work, "registration.yaml")
-	cmd := exec.Command(program, "--kubeconfig="+d.kubeconfig, "--listen="+d.address, "--register",
-		"--data-dir="+filepath.Join(d.work, "objects"), "--registration="+registration,
-		"--cert-dir="+filepath.Join(d.work, "certificates"))
-	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, d.err, d.err
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start the server: %w", err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	d.running, d.ended = cmd, ended
-	d.announced.Go(func() { d.announce(ctx, registration) })
+	r.run(ctx)
 	return nil
 }
-
-// stop stops the server that runs, if there is one, and waits for it.
-func (d *development) stop() {
-	if d.running == nil {
-		return
-	}
-	if d.running.Process.Signal(os.Interrupt) != nil {
-		_ = d.running.Process.Kill() // Windows has no interrupts
-	}
-	select {
-	case <-d.ended:
-	case <-time.After(serverStop):
-		_ = d.running.Process.Kill()
-		<-d.ended
-	}
-	d.running, d.ended = nil, nil
-}
-
-// serverStop is how long a server may take to stop.
-const serverStop = 10 * time.Second
 
 // announce prints the state of the server's APIServices as it changes, until one is available.
 func (d *development) announce(ctx context.Context, registration string) {
@@ -257,7 +170,7 @@ func (d *development) unregister() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), serverStop)
+	ctx, cancel := context.WithTimeout(context.Background(), programStop)
 	defer cancel()
 	return extension.Unregister(ctx, d.config, r)
 }
@@ -301,25 +214,4 @@ func localHost(server string) (string, error) {
 	}
 	defer conn.Close()
 	return conn.LocalAddr().(*net.UDPAddr).IP.String(), nil
-}
-
-// sources describes the Go files and go.mod below dir: their names, sizes and times.
-func sources(dir string) string {
-	var state strings.Builder
-	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // it has just been removed
-		}
-		if entry.IsDir() && path != dir && strings.HasPrefix(entry.Name(), ".") {
-			return fs.SkipDir
-		}
-		if entry.IsDir() || filepath.Ext(path) != ".go" && entry.Name() != "go.mod" {
-			return nil
-		}
-		if info, err := entry.Info(); err == nil {
-			fmt.Fprintln(&state, path, info.Size(), info.ModTime().UnixNano())
-		}
-		return nil
-	})
-	return state.String()
 }

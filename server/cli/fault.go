@@ -181,16 +181,24 @@ func addFaults(ctx context.Context, config *rest.Config, all []fault.Fault) erro
 	return nil
 }
 
-// missedFaults returns an error for the faults that have hit nothing, but should have.
-func missedFaults(ctx context.Context, config *rest.Config, all []fault.Fault) error {
+// missedFaults returns an error for the faults that have hit nothing in any control plane, but
+// should have.
+func missedFaults(ctx context.Context, beds []testBed) error {
 	var errs []error
-	for _, f := range all {
-		now, err := fault.Get(ctx, config, f.ID)
-		switch {
-		case apierrors.IsNotFound(err): // the command has removed it
-		case err != nil:
-			errs = append(errs, err)
-		case now.Count == 0 && !f.Rule.Optional:
+	for i, f := range beds[0].faults {
+		missed := !f.Rule.Optional
+		for _, bed := range beds {
+			now, err := fault.Get(ctx, bed.RESTConfig(), bed.faults[i].ID)
+			switch {
+			case apierrors.IsNotFound(err): // the command has removed it
+				missed = false
+			case err != nil:
+				errs = append(errs, err)
+			case now.Count > 0:
+				missed = false
+			}
+		}
+		if missed {
 			errs = append(errs, fmt.Errorf("the fault %q hit no request", f.String()))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 func newOperatorCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "operator",
-		Short: "Write operators",
+		Short: "Write and run operators",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -25,6 +25,35 @@ func newOperatorCmd(s streams) *cobra.Command {
 		},
 	}
 	o.addFlags(begin.Flags())
-	cmd.AddCommand(begin)
+	cmd.AddCommand(begin, newOperatorRunCmd(s))
+	return cmd
+}
+
+func newOperatorRunCmd(s streams) *cobra.Command {
+	var o operatorRun
+	cmd := &cobra.Command{
+		Use:   "run [DIR] [-- ARGUMENT...]",
+		Short: "Build and run an operator, and again after each change",
+		Long: `Build the operator in DIR, or in the working directory, and run it with an ephemeral control
+plane, or with the one of --kubeconfig. After a change of a Go file or of a manifest, build and run
+it again; the objects stay. Ctrl-C ends it all.
+
+Before each start, the definitions in config/crd.yaml, or in config/crd/bases, are installed. They
+stay on the control plane of --kubeconfig. If there is a config/webhook.yaml, or config/webhook, the
+webhooks there are sent to the operator, which gets the flags --webhook-port and --webhook-cert-dir.
+The program is that of the folder cmd if there is no main.go. What follows -- is for the operator.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if n := cmd.ArgsLenAtDash(); n >= 0 {
+				args, o.args = args[:n], args[n:]
+			}
+			return atMostOneFolder(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.dir = folderOf(args[:len(args)-len(o.args)])
+			return o.run(cmd.Context(), s)
+		},
+	}
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the control plane; if empty, an ephemeral one is started")
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -117,13 +118,32 @@ func (o *scaffolding) require(version string) (err error) {
 		p.Replace, err = filepath.Abs(p.Replace)
 		return err
 	}
-	if !released.MatchString(version) || !semver.IsValid(version) {
-		return fmt.Errorf("this kinproc is a development build (%s), which no module can require: "+
-			"install a release, or name its source with --kinproc-replace", version)
+	if released.MatchString(version) && semver.IsValid(version) {
+		p.Kinproc = version
+		return nil
 	}
-	p.Kinproc = version
+	p.Kinproc, p.Replace, p.Development = "v0.0.0", ownSource(), true
+	if p.Replace == "" {
+		return fmt.Errorf("this kinproc is a development build (%s), which no module can require, and "+
+			"its source is gone: install a release, or name a source with --kinproc-replace", version)
+	}
 	return nil
 }
+
+// ownSource returns the folder of the source of this program, as the compiler saw it. It is empty
+// if that is not there, or if the program was built with -trimpath.
+func ownSource() string {
+	_, file, _, _ := runtime.Caller(0)
+	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if !filepath.IsAbs(root) || err != nil || modfile.ModulePath(data) != ownModule {
+		return ""
+	}
+	return root
+}
+
+// ownModule is the path of the module of this program.
+const ownModule = "github.com/kinproc/kinproc"
 
 // oneName requires one argument.
 func oneName(cmd *cobra.Command, args []string) error {

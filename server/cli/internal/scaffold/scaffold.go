@@ -33,6 +33,8 @@ type Project struct {
 	// Replace is the folder of the kinproc to use instead of a released one. It is empty for those
 	// who have a release.
 	Replace string
+	// Development says that the kinproc that writes the project is a build of that folder.
+	Development bool
 	// Go is the version of Go.
 	Go string
 	// Kubernetes is the version of the Kubernetes libraries.
