@@ -24,9 +24,7 @@ import (
 )
 
 func newExecCmd(s streams) *cobra.Command {
-	o := &startOptions{ephemeral: true, server: server.Options{
-		SimulatedNodes: 1, SimulatedMetrics: true, LoadBalancerRange: defaultLoadBalancerRange,
-	}}
+	o := &startOptions{ephemeral: true, server: ephemeralOptions()}
 	parallel := 1
 	cmd := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARGUMENT...]",
@@ -79,6 +77,13 @@ have hit something in one.
 	width, _, _ := term.TerminalSize(s.out)
 	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
 	return cmd
+}
+
+// ephemeralOptions returns the options of a control plane for a command.
+func ephemeralOptions() server.Options {
+	return server.Options{
+		SimulatedNodes: 1, SimulatedMetrics: true, LoadBalancerRange: defaultLoadBalancerRange,
+	}
 }
 
 // maxParallel is how many control planes exec starts at most. Each takes about 15 MiB.

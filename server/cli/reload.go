@@ -159,7 +159,7 @@ func whileReady(
 ) error {
 	// The proxies of the control plane tell of each connection that the end of a program ends.
 	log.SetOutput(io.Discard)
-	options := server.Options{SimulatedNodes: 1}
+	options := ephemeralOptions()
 	options.Log = setLogging(0)
 	return serve(ctx, options, func(srv *server.Server) error {
 		kubeconfig := filepath.Join(srv.Dir(), kubeconfigName)
