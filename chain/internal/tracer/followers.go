@@ -263,7 +263,7 @@ func (a *answer) report() {
 		request := trace.Request{
 			Method: a.request.Method, Path: a.request.URL.RequestURI(), Code: code, Bytes: a.bytes,
 			UserAgent: beginning(a.request.UserAgent()),
-			Received: t.began, Took: time.Since(t.began), Steps: t.sorted(),
+			Received:  t.began, Took: time.Since(t.began), Steps: t.sorted(),
 		}
 		request.User, request.Verb, request.Resource = t.identity()
 		a.followers.report(a.request.URL.Path, request)
