@@ -31,7 +31,10 @@ type Request struct {
 	Verb     string `json:"verb,omitempty"`
 	Resource string `json:"resource,omitempty"`
 	// User is empty if the request was not authenticated.
-	User     string        `json:"user,omitempty"`
+	User string `json:"user,omitempty"`
+	// UserAgent is what the client says it is, of which at most the first 256 bytes are kept.
+	UserAgent string `json:"userAgent,omitempty"`
+
 	Code     int           `json:"code"`  // of the response
 	Bytes    int64         `json:"bytes"` // of the response's body
 	Received time.Time     `json:"received"`
@@ -45,7 +48,7 @@ type Request struct {
 // Size returns about how much memory the request takes, in bytes, for those who keep some.
 func (r *Request) Size() int {
 	const request, step = 256, 160
-	n := request + len(r.Path)
+	n := request + len(r.Path) + len(r.UserAgent)
 	for _, s := range r.Steps {
 		n += step + len(s.Reason) + len(s.Patch) + len(s.Object)
 	}

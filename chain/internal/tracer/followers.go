@@ -238,6 +238,17 @@ func (a *answer) Write(data []byte) (int, error) {
 	return n, err
 }
 
+// maxUserAgent bounds how much of a user agent is reported.
+const maxUserAgent = 256
+
+// beginning returns as much of a user agent as is reported.
+func beginning(agent string) string {
+	if len(agent) > maxUserAgent {
+		agent = agent[:maxUserAgent]
+	}
+	return strings.ToValidUTF8(agent, "")
+}
+
 // report reports the request to its followers, once.
 func (a *answer) report() {
 	a.reported.Do(func() {
@@ -251,7 +262,8 @@ func (a *answer) report() {
 		t := a.trace
 		request := trace.Request{
 			Method: a.request.Method, Path: a.request.URL.RequestURI(), Code: code, Bytes: a.bytes,
-			Received: t.began, Took: time.Since(t.began), Steps: t.sorted(),
+			UserAgent: beginning(a.request.UserAgent()),
+			Received:  t.began, Took: time.Since(t.began), Steps: t.sorted(),
 		}
 		request.User, request.Verb, request.Resource = t.identity()
 		a.followers.report(a.request.URL.Path, request)

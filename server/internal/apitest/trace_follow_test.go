@@ -86,6 +86,7 @@ func TestFollow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	jane.UserAgent = "followed/1.0"
 	client := kubernetes.NewForConfigOrDie(jane).CoreV1()
 	created, err := client.Pods("default").Create(t.Context(), namedPod("web"), metav1.CreateOptions{})
 	if err != nil {
@@ -93,7 +94,8 @@ func TestFollow(t *testing.T) {
 	}
 	r := followNext(t, requests, followed(http.MethodPost, "/api/v1/namespaces/default/pods"))
 	if r.User != "jane" || r.Verb != "create" || r.Resource != "pods" ||
-		r.Code != http.StatusCreated || r.Bytes == 0 || r.Took == 0 || r.Received.IsZero() {
+		r.Code != http.StatusCreated || r.Bytes == 0 || r.Took == 0 || r.Received.IsZero() ||
+		r.UserAgent != "followed/1.0" {
 		t.Errorf("got %+v", r)
 	}
 	expectSteps(t, r.Steps, "decoding: decoded v1", "mutating admission: changed Priority",

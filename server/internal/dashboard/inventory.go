@@ -31,16 +31,6 @@ var (
 	nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 )
 
-// kind is a kind that the control plane serves.
-type kind struct {
-	Group      string `json:"group"`
-	Version    string `json:"version"`
-	Resource   string `json:"resource"`
-	Kind       string `json:"kind"`
-	Namespaced bool   `json:"namespaced"`
-	Watchable  bool   `json:"watchable"`
-}
-
 // condition is a condition of an object.
 type condition struct {
 	Object  string `json:"object"`
@@ -48,6 +38,12 @@ type condition struct {
 	Status  string `json:"status"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	Good    bool   `json:"good"`
+}
+
+// good reports whether the condition is as it should be.
+func (c condition) good() bool {
+	return (c.Status == "True") != (c.Type == "NonStructuralSchema" || c.Type == "Terminating")
 }
 
 // served is a group version, and the link of the chain that serves it.
@@ -69,6 +65,7 @@ type node struct {
 	Name      string `json:"name"`
 	State     string `json:"state"`
 	Simulated bool   `json:"simulated"`
+	Health    state  `json:"health"`
 	Capacity  string `json:"capacity"`
 }
 
@@ -141,10 +138,12 @@ func conditionsOf(object unstructured.Unstructured) []condition {
 	for _, each := range list {
 		c, _ := each.(map[string]any)
 		text := func(field string) string { t, _ := c[field].(string); return t }
-		conditions = append(conditions, condition{
+		one := condition{
 			Object: object.GetName(), Type: text("type"), Status: text("status"), Reason: text("reason"),
 			Message: text("message"),
-		})
+		}
+		one.Good = one.good()
+		conditions = append(conditions, one)
 	}
 	if len(conditions) == 0 {
 		conditions = append(conditions, condition{Object: object.GetName(), Status: "Unknown"})
@@ -157,18 +156,21 @@ func describeNode(object map[string]any) node {
 	runtime, _, _ := unstructured.NestedString(object, "status", "nodeInfo",
 		"containerRuntimeVersion")
 	described := node{
-		Name: n.GetName(), State: "Unknown", Simulated: strings.HasPrefix(runtime, "simulated:"),
+		Name: n.GetName(), State: "Unknown", Health: pending, Simulated: strings.HasPrefix(runtime, "simulated:"),
 	}
 	for _, c := range conditionsOf(n) {
 		switch {
 		case c.Type == "Ready" && c.Status == "True":
-			described.State = "Ready"
+			described.State, described.Health = "Ready", ready
 		case c.Type == "Ready" && c.Status == "False":
-			described.State = "Not ready"
+			described.State, described.Health = "Not ready", failing
 		}
 	}
 	if cordoned, _, _ := unstructured.NestedBool(object, "spec", "unschedulable"); cordoned {
 		described.State += ", unschedulable"
+		if described.Health == ready {
+			described.Health = pending
+		}
 	}
 	capacity, _, _ := unstructured.NestedStringMap(object, "status", "capacity")
 	var words []string
@@ -179,34 +181,6 @@ func describeNode(object map[string]any) node {
 	}
 	described.Capacity = strings.Join(words, ", ")
 	return described
-}
-
-// kinds returns the kinds that can be listed, each in the version that the control plane prefers.
-func (s *Server) kinds(ctx context.Context) ([]kind, error) {
-	lists, err := s.discovery.ServerPreferredResourcesWithContext(ctx)
-	if len(lists) == 0 && err != nil {
-		return nil, err // otherwise only some group is unavailable, as its APIService shows
-	}
-	var kinds []kind
-	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			continue // an extension API server said it
-		}
-		for _, r := range list.APIResources {
-			if !slices.Contains(r.Verbs, "list") || strings.Contains(r.Name, "/") {
-				continue
-			}
-			kinds = append(kinds, kind{
-				Group: version.Group, Version: version.Version, Resource: r.Name, Kind: r.Kind,
-				Namespaced: r.Namespaced, Watchable: slices.Contains(r.Verbs, "watch"),
-			})
-		}
-	}
-	slices.SortFunc(kinds, func(a, b kind) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
-	})
-	return kinds, nil
 }
 
 // kindsOf returns the number of kinds in each group version.
@@ -309,16 +283,6 @@ func (s *Server) ask(ctx context.Context, method, path string) (*http.Response, 
 	return s.client.Do(r)
 }
 
-// serveKinds returns the kinds.
-func (s *Server) serveKinds(w http.ResponseWriter, r *http.Request) {
-	kinds, err := s.kinds(r.Context())
-	if err != nil {
-		refuse(w, http.StatusBadGateway, "The kinds cannot be listed: "+err.Error())
-		return
-	}
-	sendJSON(w, kinds)
-}
-
 // serveCounts returns the number of objects of each kind that has any.
 func (s *Server) serveCounts(w http.ResponseWriter, r *http.Request) {
 	kinds, err := s.kinds(r.Context())
@@ -328,30 +292,38 @@ func (s *Server) serveCounts(w http.ResponseWriter, r *http.Request) {
 	}
 	type count struct {
 		kind
-		Count string `json:"count"`
+		Count  string        `json:"count"`
+		States map[state]int `json:"states,omitempty"`
 	}
 	counts := make([]count, len(kinds))
 	var counting errgroup.Group
 	counting.SetLimit(countsAtOnce)
 	for i, k := range kinds {
+		k.Verbs, k.Short = nil, nil // GET /kinds has them
 		counting.Go(func() error {
+			if isWatched(k) {
+				if _, states, err := s.statesOf(r.Context(), k); err == nil {
+					n := 0
+					for _, c := range states {
+						n += c
+					}
+					counts[i] = count{kind: k, Count: strconv.Itoa(n), States: states}
+					return nil
+				}
+			}
 			list, err := s.metadata.Resource(k.resource()).List(r.Context(), metav1.ListOptions{Limit: 1})
 			if err != nil {
-				counts[i] = count{k, "unknown"}
+				counts[i] = count{kind: k, Count: "unknown"}
 				return nil // one kind that cannot be counted does not concern the others
 			}
 			n := int64(len(list.Items))
 			if list.RemainingItemCount != nil {
 				n += *list.RemainingItemCount
 			}
-			counts[i] = count{k, strconv.FormatInt(n, 10)}
+			counts[i] = count{kind: k, Count: strconv.FormatInt(n, 10)}
 			return nil
 		})
 	}
 	_ = counting.Wait() // no error is returned
 	sendJSON(w, slices.DeleteFunc(counts, func(c count) bool { return c.Count == "0" }))
-}
-
-func (k kind) resource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Resource}
 }

@@ -3,10 +3,9 @@ package dashboard
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,11 +20,14 @@ const (
 	tick = 250 * time.Millisecond
 	// shownPerTick bounds how many requests an event has one by one. The groups count all.
 	shownPerTick = 20
-	// keptRequests bounds how many of those are kept with their steps. At the fastest pace, that is
-	// the last 12 seconds.
-	keptRequests = 1000
-	// keptBytes bounds how much memory they take, except for the latest.
-	keptBytes = 32 << 20
+	// shownRequests and shownBytes bound how many of those are kept with their steps, and how much
+	// memory they take. At the fastest pace, that is the last 12 seconds.
+	shownRequests = 1000
+	shownBytes    = 24 << 20
+	// otherRequests and otherBytes are the bounds of those that are not shown. They are kept because
+	// they may belong to the same work as one that is.
+	otherRequests = 2000
+	otherBytes    = 8 << 20
 	// groupsPerTick bounds the groups of an event. Clients may send any number of methods and paths.
 	groupsPerTick = 500
 	// followAgain is the time before another attempt to follow the requests.
@@ -44,11 +46,22 @@ type summary struct {
 	Method   string        `json:"method"`
 	Path     string        `json:"path"`
 	User     string        `json:"user"`
+	Client   string        `json:"client"` // as clientOf says
+	Loop     bool          `json:"loop"`
 	Code     int           `json:"code"`
 	Bytes    int64         `json:"bytes"`
 	Received time.Time     `json:"received"`
 	Took     time.Duration `json:"took"` // in nanoseconds
 	End      string        `json:"end"`  // one of places
+}
+
+func summarize(id uint64, r *trace.Request) summary {
+	s := summary{
+		ID: id, Method: r.Method, Path: r.Path, User: r.User, Code: r.Code, Bytes: r.Bytes,
+		Received: r.Received, Took: r.Took, End: endOf(r.Steps),
+	}
+	s.Client, s.Loop = clientOf(r)
+	return s
 }
 
 // group is what the page counts requests by.
@@ -62,30 +75,26 @@ type group struct {
 // otherGroups counts the requests of an event that has too many groups.
 var otherGroups = group{End: places[0], Verb: "other", Resource: "other"}
 
-// counted is a group with the number of its requests.
+// counted is a group with the number of its requests and how long they took.
 type counted struct {
 	group
 	Count int `json:"count"`
+	// Took is the number of requests by their duration: bucket n has those of up to 2^(n/4)
+	// microseconds.
+	Took map[int]int `json:"took"`
+}
+
+// bucketOf returns the bucket of a duration.
+func bucketOf(d time.Duration) int {
+	return max(0, int(math.Ceil(4*math.Log2(float64(max(d, 1))/float64(time.Microsecond)))))
 }
 
 // passed is the event of a tick.
 type passed struct {
-	Groups   []counted `json:"groups"`
-	Requests []summary `json:"requests"`
-	Dropped  int       `json:"dropped"` // requests that the control plane left out
-}
-
-// filter selects requests. Empty fields select all. A user that begins with - selects the others.
-type filter struct{ method, path, user string }
-
-func (f filter) selects(r *trace.Request) bool {
-	if f.method != "" && !strings.EqualFold(f.method, r.Method) || !strings.Contains(r.Path, f.path) {
-		return false
-	}
-	if other, not := strings.CutPrefix(f.user, "-"); not {
-		return other == "" || !strings.Contains(r.User, other)
-	}
-	return strings.Contains(r.User, f.user)
+	Groups   []*counted `json:"groups"`
+	Requests []summary  `json:"requests"`
+	Dropped  int        `json:"dropped"` // requests that the control plane left out
+	Hidden   int        `json:"hidden"`  // requests of control loops that the filter hides
 }
 
 // live follows the requests of the control plane while somebody watches them.
@@ -98,33 +107,45 @@ type live struct {
 	stop     context.CancelFunc // ends the following; nil if there is none
 	failed   string             // why there is no following
 	latest   uint64             // the ID of the latest request
-	kept     []keptRequest      // oldest first
-	bytes    int                // of the kept requests
-}
-
-// keptRequest is a request with the memory that it takes.
-type keptRequest struct {
-	id    uint64
-	bytes int
-	trace.Request
+	shown    requestRing        // what some watcher has shown
+	others   requestRing
 }
 
 // watcher is an open page. Its fields are guarded by live.mu.
 type watcher struct {
 	filter   filter
-	groups   map[group]int
+	groups   map[group]*counted
 	requests []summary
 	dropped  int
+	hidden   int
+}
+
+// countLocked counts a request. The caller holds live.mu.
+func (w *watcher) countLocked(g group, took time.Duration) {
+	if _, ok := w.groups[g]; !ok && len(w.groups) >= groupsPerTick {
+		g = otherGroups
+	}
+	c := w.groups[g]
+	if c == nil {
+		c = &counted{group: g, Took: map[int]int{}}
+		w.groups[g] = c
+	}
+	c.Count++
+	c.Took[bucketOf(took)]++
 }
 
 func newLive(config *rest.Config) *live {
-	return &live{config: config, watchers: map[*watcher]struct{}{}}
+	return &live{
+		config: config, watchers: map[*watcher]struct{}{},
+		shown:  requestRing{most: shownRequests, mostBytes: shownBytes},
+		others: requestRing{most: otherRequests, mostBytes: otherBytes},
+	}
 }
 
 // watch begins to collect the requests that a filter selects. The first watcher starts the
 // following, and the last one to leave ends it.
 func (l *live) watch(f filter) (w *watcher, leave func()) {
-	w = &watcher{filter: f, groups: map[group]int{}}
+	w = &watcher{filter: f, groups: map[group]*counted{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watchers[w] = struct{}{}
@@ -139,7 +160,8 @@ func (l *live) watch(f filter) (w *watcher, leave func()) {
 		if delete(l.watchers, w); len(l.watchers) == 0 {
 			l.stop()
 			l.stop, l.failed = nil, ""
-			l.kept, l.bytes = nil, 0
+			l.shown.clear()
+			l.others.clear()
 		}
 	}
 }
@@ -178,38 +200,27 @@ func (l *live) add(ctx context.Context, r trace.Request) {
 	}
 	l.failed = ""
 	l.latest++
+	one := summarize(l.latest, &r)
+	shown := false
 	for w := range l.watchers {
 		w.dropped += r.Dropped
-		if !w.filter.selects(&r) {
+		if !w.filter.selects(&r, &one) {
 			continue
 		}
-		if _, ok := w.groups[group]; !ok && len(w.groups) >= groupsPerTick {
-			w.groups[otherGroups]++
+		if one.Loop && !w.filter.loops {
+			w.hidden++
 			continue
 		}
-		w.groups[group]++
-		if len(w.requests) == shownPerTick {
-			continue
+		w.countLocked(group, r.Took)
+		if len(w.requests) < shownPerTick {
+			w.requests = append(w.requests, one)
+			shown = true
 		}
-		w.requests = append(w.requests, summary{
-			ID: l.latest, Method: r.Method, Path: r.Path, User: r.User, Code: r.Code, Bytes: r.Bytes,
-			Received: r.Received, Took: r.Took, End: group.End,
-		})
-		l.keepLocked(l.latest, r)
 	}
-}
-
-// keepLocked keeps a request for those who want to see its steps. The caller holds mu.
-func (l *live) keepLocked(id uint64, r trace.Request) {
-	if n := len(l.kept); n > 0 && l.kept[n-1].id == id {
-		return
-	}
-	l.kept = append(l.kept, keptRequest{id, r.Size(), r})
-	l.bytes += l.kept[len(l.kept)-1].bytes
-	for len(l.kept) > 1 && (len(l.kept) > keptRequests || l.bytes > keptBytes) {
-		l.bytes -= l.kept[0].bytes
-		l.kept[0] = keptRequest{}
-		l.kept = l.kept[1:]
+	if shown {
+		l.shown.add(l.latest, r)
+	} else {
+		l.others.add(l.latest, r)
 	}
 }
 
@@ -217,24 +228,39 @@ func (l *live) keepLocked(id uint64, r trace.Request) {
 func (l *live) request(id uint64) (trace.Request, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, ok := slices.BinarySearchFunc(l.kept, id, func(k keptRequest, id uint64) int {
-		return cmp.Compare(k.id, id)
-	})
-	if !ok {
-		return trace.Request{}, false
+	if r, ok := l.shown.find(id); ok {
+		return r, true
 	}
-	return l.kept[at].Request, true
+	return l.others.find(id)
+}
+
+// related returns the requests that seem to belong to the same work as one of them.
+func (l *live) related(id uint64) (list []summary, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := slices.Concat(l.shown.kept, l.others.kept)
+	slices.SortFunc(all, func(a, b keptRequest) int {
+		return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.id, b.id))
+	})
+	at := slices.IndexFunc(all, func(k keptRequest) bool { return k.id == id })
+	if at < 0 {
+		return nil, false
+	}
+	for _, k := range sameWork(all, at) {
+		list = append(list, summarize(k.id, &k.Request))
+	}
+	return list, true
 }
 
 // take returns what has passed since the last call, and why nothing passes.
 func (l *live) take(w *watcher) (p passed, failed string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for g, n := range w.groups {
-		p.Groups = append(p.Groups, counted{g, n})
+	for _, c := range w.groups {
+		p.Groups = append(p.Groups, c)
 	}
-	p.Requests, p.Dropped = w.requests, w.dropped
-	w.requests, w.dropped = nil, 0
+	p.Requests, p.Dropped, p.Hidden = w.requests, w.dropped, w.hidden
+	w.requests, w.dropped, w.hidden = nil, 0, 0
 	clear(w.groups)
 	return p, l.failed
 }
@@ -265,10 +291,12 @@ func endOf(steps []trace.Step) string {
 
 // serveLive streams the requests that pass through the chain.
 func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	watcher, leave := s.live.watch(filter{
-		method: q.Get("method"), path: q.Get("path"), user: q.Get("user"),
-	})
+	filter, err := filterOf(r.URL.Query())
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	watcher, leave := s.live.watch(filter)
 	defer leave()
 	stream := newStream(w)
 	ticker := time.NewTicker(tick)
@@ -287,74 +315,12 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 			}
 			said = failed
 		}
-		if len(passed.Groups) == 0 && passed.Dropped == 0 {
+		if len(passed.Groups) == 0 && passed.Dropped == 0 && passed.Hidden == 0 {
 			continue
 		}
-		slices.SortFunc(passed.Groups, func(a, b counted) int { return cmp.Compare(b.Count, a.Count) })
+		slices.SortFunc(passed.Groups, func(a, b *counted) int { return cmp.Compare(b.Count, a.Count) })
 		if stream.send("passed", passed) != nil {
 			return
 		}
 	}
-}
-
-// step is a step of a trace, with the object as YAML.
-type step struct {
-	trace.Step
-	Object string `json:"object,omitempty"`
-}
-
-// answered is a request with its steps.
-type answered struct {
-	Method string        `json:"method"`
-	Path   string        `json:"path"`
-	User   string        `json:"user,omitempty"`
-	Code   int           `json:"code"`
-	Bytes  int64         `json:"bytes"`
-	Took   time.Duration `json:"took"` // in nanoseconds
-	Steps  []step        `json:"steps"`
-	// Body is the body of the response, in a form for people.
-	Body string `json:"body,omitempty"`
-	// Created is the name of an object that the guided walk has created.
-	Created string `json:"created,omitempty"`
-}
-
-// shown returns steps for the page.
-func shown(steps []trace.Step) []step {
-	list := make([]step, len(steps))
-	for i, s := range steps {
-		list[i] = step{Step: s}
-		if s.Patch != nil {
-			list[i].Patch, _ = redactJSON(s.Patch, false) // it is JSON
-		}
-		if s.Object == nil {
-			continue
-		}
-		text, err := redactYAML(s.Object, false)
-		if err != nil {
-			text = "" // not an object
-		}
-		list[i].Object = text
-	}
-	return list
-}
-
-// serveRequest returns one of the latest requests, with its steps.
-func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) {
-	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
-	if err != nil {
-		refuse(w, http.StatusBadRequest, fmt.Sprintf("%q is not the number of a request.",
-			r.PathValue("id")))
-		return
-	}
-	request, ok := s.live.request(id)
-	if !ok {
-		refuse(w, http.StatusNotFound, fmt.Sprintf("Request %d is not kept any more. The dashboard "+
-			"keeps the steps of the last %d requests that it has shown, or of fewer if they are large, "+
-			"while a page is open.", id, keptRequests))
-		return
-	}
-	sendJSON(w, answered{
-		Method: request.Method, Path: request.Path, User: request.User, Code: request.Code,
-		Bytes: request.Bytes, Took: request.Took, Steps: shown(request.Steps),
-	})
 }

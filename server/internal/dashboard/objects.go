@@ -9,18 +9,18 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"strconv"
+	"strings"
 	"time"
 
 	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 const (
 	// listLimit is how many objects of a kind are shown.
-	listLimit = 500
+	listLimit = 10_000
 	// settle is how long to collect changes before the objects are listed again.
 	settle = 300 * time.Millisecond
 	// listAgain is the time before another list of objects that cannot be watched.
@@ -30,32 +30,14 @@ const (
 	bodyLimit = 4 << 20
 )
 
-// tableType asks for a table, as kubectl get does. Servers that have none send a list.
-const tableType = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-
 // selection is what the object browser shows: the objects of a resource, in a namespace or in all,
 // and one of them as YAML if it is named.
 type selection struct {
-	resource     schema.GroupVersionResource
-	namespace    string // of the objects, or empty
-	name, inside string // one object and its namespace, or empty
-}
-
-// table is a list of objects.
-type table struct {
-	Columns []string `json:"columns"`
-	Rows    []row    `json:"rows"`
-	// More is how many objects there are besides.
-	More int64 `json:"more"`
-
-	version string // of the list
-}
-
-// row is an object in a table.
-type row struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Cells     []any  `json:"cells"`
+	resource       schema.GroupVersionResource
+	namespace      string // of the objects, or empty
+	labels, fields string // selectors
+	name, inside   string // one object and its namespace, or empty
+	only           bool   // only that object, not the list
 }
 
 // detail is an object.
@@ -63,6 +45,9 @@ type detail struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	YAML      string `json:"yaml"`
+	UID       string `json:"uid"`
+	// Missing is why there is no object. The YAML is a comment then.
+	Missing string `json:"missing,omitempty"`
 }
 
 func selectionOf(q url.Values) (selection, error) {
@@ -71,6 +56,11 @@ func selectionOf(q url.Values) (selection, error) {
 			Group: q.Get("group"), Version: q.Get("version"), Resource: q.Get("resource"),
 		},
 		namespace: q.Get("namespace"), name: q.Get("name"), inside: q.Get("inside"),
+		labels: strings.TrimSpace(q.Get("labels")), fields: strings.TrimSpace(q.Get("fields")),
+		only: q.Get("only") != "",
+	}
+	if s.only && s.name != "" {
+		s.namespace, s.labels, s.fields = s.inside, "", nameSelector(s.name)
 	}
 	if s.resource.Version == "" || s.resource.Resource == "" {
 		return s, badInput("The object browser needs a version and a resource.")
@@ -83,6 +73,11 @@ func selectionOf(q url.Values) (selection, error) {
 		}
 	}
 	return s, nil
+}
+
+// nameSelector selects the object of a name.
+func nameSelector(name string) string {
+	return fields.OneTermEqualSelector("metadata.name", name).String()
 }
 
 // path returns the path of the objects in a namespace, or in all.
@@ -110,6 +105,7 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 	}
 	stream := newStream(w)
 	for ctx := r.Context(); ctx.Err() == nil; {
+		began := time.Now()
 		table, err := s.list(ctx, selected)
 		if err != nil {
 			if stream.send("failed", "The objects cannot be listed: "+err.Error()) != nil {
@@ -118,19 +114,23 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 			sleep(ctx, listAgain)
 			continue
 		}
-		if stream.send("list", table) != nil {
+		if !selected.only && stream.send("list", table) != nil {
 			return
 		}
 		if selected.name != "" {
 			one, err := s.object(ctx, selected)
 			if err != nil {
-				one = detail{selected.inside, selected.name, "# " + err.Error() + "\n"}
+				one = detail{
+					Namespace: selected.inside, Name: selected.name, YAML: "# " + err.Error() + "\n",
+					Missing: err.Error(),
+				}
 			}
 			if stream.send("object", one) != nil {
 				return
 			}
 		}
-		s.awaitChange(ctx, selected, table.version)
+		// A list of ten thousand objects takes its time. It is not made again and again.
+		s.awaitChange(ctx, selected, table.version, max(settle, 2*time.Since(began)))
 	}
 }
 
@@ -172,74 +172,6 @@ func (s *Server) get(ctx context.Context, path, query, accept string) ([]byte, e
 	return body, nil
 }
 
-// list returns the objects as a table.
-func (s *Server) list(ctx context.Context, selected selection) (table, error) {
-	body, err := s.get(ctx, selected.path(selected.namespace), "limit="+strconv.Itoa(listLimit),
-		tableType)
-	if err != nil {
-		return table{}, err
-	}
-	var kind metav1.TypeMeta
-	if err := json.Unmarshal(body, &kind); err != nil {
-		return table{}, fmt.Errorf("read the list: %w", err)
-	}
-	if kind.Kind != "Table" {
-		return plainTable(body)
-	}
-	var sent metav1.Table
-	if err := json.Unmarshal(body, &sent); err != nil {
-		return table{}, fmt.Errorf("read the list: %w", err)
-	}
-	t := newTable(sent.ListMeta)
-	var columns []int // the ones that kubectl shows without -o wide
-	for i, c := range sent.ColumnDefinitions {
-		if c.Priority == 0 {
-			columns = append(columns, i)
-			t.Columns = append(t.Columns, c.Name)
-		}
-	}
-	for _, each := range sent.Rows {
-		var object metav1.PartialObjectMetadata
-		if err := json.Unmarshal(each.Object.Raw, &object); err != nil {
-			return table{}, fmt.Errorf("read the list: %w", err)
-		}
-		r := row{Namespace: object.Namespace, Name: object.Name}
-		for _, i := range columns {
-			if i < len(each.Cells) {
-				r.Cells = append(r.Cells, each.Cells[i])
-			}
-		}
-		t.Rows = append(t.Rows, r)
-	}
-	return t, nil
-}
-
-func newTable(meta metav1.ListMeta) table {
-	t := table{version: meta.ResourceVersion, Rows: []row{}}
-	if meta.RemainingItemCount != nil {
-		t.More = *meta.RemainingItemCount
-	}
-	return t
-}
-
-// plainTable makes a table of a list from a server that has no tables.
-func plainTable(body []byte) (table, error) {
-	var list metav1.PartialObjectMetadataList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return table{}, fmt.Errorf("read the list: %w", err)
-	}
-	t := newTable(list.ListMeta)
-	t.Columns = []string{"Name", "Age"}
-	for _, object := range list.Items {
-		age := "unknown"
-		if !object.CreationTimestamp.IsZero() {
-			age = duration.HumanDuration(time.Since(object.CreationTimestamp.Time))
-		}
-		t.Rows = append(t.Rows, row{object.Namespace, object.Name, []any{object.Name, age}})
-	}
-	return t, nil
-}
-
 // object returns the selected object, without the data of a Secret.
 func (s *Server) object(ctx context.Context, selected selection) (detail, error) {
 	body, err := s.get(ctx, path.Join(selected.path(selected.inside), selected.name), "",
@@ -251,14 +183,24 @@ func (s *Server) object(ctx context.Context, selected selection) (detail, error)
 	if err != nil {
 		return detail{}, fmt.Errorf("read the object: %w", err)
 	}
-	return detail{selected.inside, selected.name, text}, nil
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal(body, &object); err != nil {
+		return detail{}, fmt.Errorf("read the object: %w", err)
+	}
+	return detail{
+		Namespace: selected.inside, Name: selected.name, YAML: text, UID: string(object.UID),
+	}, nil
 }
 
-// awaitChange returns when something has changed after a version of the list, or after some time if
-// the objects cannot be watched.
-func (s *Server) awaitChange(ctx context.Context, selected selection, version string) {
+// awaitChange returns when something has changed after a version of the list and settle has passed,
+// or after some time if the objects cannot be watched.
+func (s *Server) awaitChange(
+	ctx context.Context, selected selection, version string, settle time.Duration,
+) {
 	watch, err := s.dynamic.Resource(selected.resource).Namespace(selected.namespace).
-		Watch(ctx, metav1.ListOptions{ResourceVersion: version})
+		Watch(ctx, metav1.ListOptions{
+			ResourceVersion: version, LabelSelector: selected.labels, FieldSelector: selected.fields,
+		})
 	if err != nil {
 		sleep(ctx, listAgain)
 		return

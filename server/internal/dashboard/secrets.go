@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -114,11 +115,17 @@ func redactLastApplied(annotations map[string]any) {
 	annotations[lastApplied] = string(redacted)
 }
 
-// size describes a value that is not shown.
+// notShown matches what size returns.
+var notShown = regexp.MustCompile(`\((\d+ bytes, )?not shown\)`)
+
+// size describes a value that is not shown. A history has such descriptions already.
 func size(value any) string {
 	text, ok := value.(string)
 	if !ok {
 		return "(not shown)"
+	}
+	if notShown.FindString(text) == text {
+		return text
 	}
 	return fmt.Sprintf("(%d bytes, not shown)", len(text))
 }

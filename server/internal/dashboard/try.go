@@ -15,6 +15,9 @@ import (
 	"time"
 	"unicode"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
@@ -66,7 +69,10 @@ func (s *Server) serveTry(w http.ResponseWriter, r *http.Request) {
 			"a %s. Start it with --dashboard-writes to allow that.", a.Method))
 		return
 	}
-	s.answer(w, r, a)
+	ctx, cancel := context.WithTimeout(r.Context(), tryTimeout)
+	defer cancel()
+	answered, err := s.try(ctx, a)
+	answer(ctx, w, answered, err)
 }
 
 // walkPath and walkBody are the request of the guided walk. Admission does much with this kind.
@@ -82,23 +88,33 @@ spec:
     image: nginx
 `
 
-// serveWalk creates an object for the guided walk. If writes are not allowed, it is a dry run, of
-// which nothing is kept.
+// serveWalk creates an object for the guided walk and deletes it again, even if the page goes away.
+// If writes are not allowed, it is a dry run, of which nothing is kept.
 func (s *Server) serveWalk(w http.ResponseWriter, r *http.Request) {
 	a := attempt{Method: http.MethodPost, Path: walkPath, Body: walkBody}
 	if !s.options.Writes {
 		a.Path += "?dryRun=All"
 	}
-	s.answer(w, r, a)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), tryTimeout)
+	defer cancel()
+	walked, err := s.try(ctx, a)
+	if err == nil && walked.Created != "" {
+		now := int64(0)
+		err = s.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).
+			Namespace("default").
+			Delete(ctx, walked.Created, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if err != nil && !apierrors.IsNotFound(err) {
+			walked.Left = err.Error()
+		}
+		err = nil
+	}
+	answer(ctx, w, walked, err)
 }
 
-// answer sends an attempt to the control plane, and the answer to the page.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, a attempt) {
-	ctx, cancel := context.WithTimeout(r.Context(), tryTimeout)
-	defer cancel()
-	answered, err := s.try(ctx, a)
+// answer sends the answer to an attempt to the page, or why there is none.
+func answer(ctx context.Context, w http.ResponseWriter, a *answered, err error) {
 	if err == nil {
-		sendJSON(w, answered)
+		sendJSON(w, a)
 		return
 	}
 	refused := refusal{http.StatusBadGateway, "The request failed: " + err.Error()}
@@ -176,6 +192,10 @@ func content(a attempt) (body []byte, contentType string, err error) {
 	if strings.Contains(strings.TrimPrefix(strings.TrimSpace(a.Body), "---"), "\n---") {
 		return nil, "", badInput("The body has several documents. A request has one.")
 	}
+	if placeholder := notShown.FindString(a.Body); placeholder != "" {
+		return nil, "", badInput("The body has %q, which the dashboard shows in place of a secret. "+
+			"Replace it, or leave the field out of a PATCH.", placeholder)
+	}
 	body, err = yaml.YAMLToJSONStrict([]byte(a.Body))
 	if err != nil {
 		problem := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
@@ -243,6 +263,12 @@ func (s *Server) try(ctx context.Context, a attempt) (*answered, error) {
 		Method: a.Method, Path: a.Path, User: a.As, Code: response.StatusCode, Bytes: size,
 		Took: time.Since(began), Steps: shown(traced.Steps),
 		Body: readable(response, received, size, secrets),
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		var status metav1.Status
+		if json.Unmarshal(received, &status) == nil {
+			result.Message = status.Message
+		}
 	}
 	if a.Path == walkPath && response.StatusCode == http.StatusCreated {
 		var created struct{ Metadata struct{ Name string } }

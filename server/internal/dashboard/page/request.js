@@ -1,0 +1,252 @@
+// One request: its steps, nested, with the time of each, and two requests side by side.
+
+import {common} from "./compare.js";
+import {latest} from "./chain.js";
+import {$, ask, button, changed, el, go} from "./dom.js";
+import {clock, codeSign, count, path, soft, time} from "./format.js";
+import {sides} from "./yaml.js";
+
+let opened = "";
+
+export function closeRequest() {
+	opened = "";
+	if ($("#request").open) $("#request").close();
+}
+
+// openRequest opens a request of the chain, beside another one if it is given.
+export async function openRequest(id, other) {
+	const key = `${id} ${other ?? ""}`;
+	if (key === opened) return;
+	opened = key;
+	const dialog = $("#request"), body = $("#request-body"), opener = document.activeElement;
+	let content;
+	try {
+		const [a, b] = await Promise.all([ask("/live/" + id), other ? ask("/live/" + other) : null]);
+		$("#request-title").replaceChildren(b ? "Two requests" : el("span", {}, a.method, " ",
+			path(a.path)));
+		content = b ? compared(a, b) : [...showAnswered(a), await related(a)];
+	} catch (sentence) {
+		$("#request-title").textContent = `Request ${id}`;
+		content = [el("p", {class: "problem"}, String(sentence))];
+	}
+	if (opened !== key) return;
+	body.replaceChildren(...content);
+	if (dialog.open) return;
+	dialog.onclose = () => {
+		if (opened) go(changed({request: "", with: ""}));
+		opened = "";
+		if (opener?.isConnected && opener !== document.body) opener.focus();
+		else $(`#requests tr[data-id="${CSS.escape(id)}"] a`)?.focus();
+	};
+	dialog.showModal();
+}
+
+// nest returns the steps as a tree: a step is inside of the one during which it took place. Self is
+// the time of a step in which no step inside of it took place.
+export function nest(steps, total) {
+	const root = {children: [], start: 0, end: total};
+	const open = [root];
+	for (const step of steps) {
+		const node = {step, children: [], start: step.start, end: step.start + step.took};
+		while (open.length > 1 && node.end > open.at(-1).end + 1e3 || open.length > 1 &&
+			node.start >= open.at(-1).end) open.pop();
+		open.at(-1).children.push(node);
+		open.push(node);
+	}
+	const measure = node => {
+		node.children.forEach(measure);
+		let covered = 0, until = node.start;
+		for (const child of node.children) {
+			covered += Math.max(0, Math.min(child.end, node.end) - Math.max(child.start, until));
+			until = Math.max(until, child.end);
+		}
+		node.self = Math.max(0, node.end - node.start - covered);
+	};
+	measure(root);
+	return root;
+}
+
+// outside is what a server does that is no step: filters and the response before and after.
+const outside = {
+	at: "other filters and the response",
+	decision: "auditing, deadlines, reading the request and writing the response",
+};
+
+// way is what is outside of a request that the dashboard has sent itself.
+const way = {
+	at: "the way there and back",
+	decision: "the dashboard's client, the connection, other filters and the response",
+};
+
+// showAnswered returns the elements for a request with its steps.
+export function showAnswered(a) {
+	const outcome = el("p", {class: "outcome"}, codeSign(a.code),
+		` ${a.bytes} bytes in ${time(a.took)}` + (a.user ? `, as ${a.user}` : "") +
+		(a.client ? ` with ${a.client}` : "") + (a.received ? `, at ${clock(a.received)}` : ""));
+	if (!a.steps?.length) {
+		return [outcome, el("p", {class: "empty"},
+			"There is no trace: the user may not see it, or the server is not kinproc.")];
+	}
+	const total = Math.max(a.took, ...a.steps.map(s => s.start + s.took));
+	const root = nest(a.steps, total);
+	const list = el("ol", {class: "steps", "aria-label": "Steps of the request"});
+	let before = "";
+	const add = (node, level) => {
+		// What a step did besides the steps inside of it has a row of its own, unless it is little.
+		const rest = node.children.length > 0 && node.self > total / 50;
+		list.append(stepRow(node, total, level, before, rest));
+		if (node.step.object) before = node.step.object;
+		for (const child of node.children) add(child, level + 1);
+		if (rest) list.append(unnamed(`rest of ${node.step.at}`, besides[node.step.at] ??
+			"what it did besides these steps", node.self, level + 1));
+	};
+	root.children.forEach(node => add(node, 0));
+	const {at, decision} = a.received ? outside : way;
+	list.append(unnamed(at, decision, root.self, 0));
+	list.append(el("li", {class: "sum"}, el("b", {}, "sum"),
+		el("span", {class: "why"}, "of the time of each step itself"), el("span", {class: "track"}),
+		el("span", {class: "time"}, time(total)),
+		el("span", {class: "time self", "data-sum": sumOf(root)}, time(sumOf(root)))));
+	return [outcome, axis(total), list];
+}
+
+// besides is what the servers do that is no step.
+const besides = {
+	aggregator: "looking for the APIService, and whatever else it does around the next server",
+	core: "routing, plugins that had nothing to say, copies and conversions, locks",
+	extensions: "routing, schemas, plugins that had nothing to say, copies and conversions",
+};
+
+function unnamed(at, decision, took, level) {
+	const row = el("li", {class: "unnamed"}, el("b", {}, at), el("span", {class: "why"}, decision),
+		el("span", {class: "track", "aria-hidden": true}), el("span", {class: "time"}),
+		el("span", {class: "time self"}, time(took)));
+	row.style.setProperty("--level", level);
+	return row;
+}
+
+const sumOf = node => node.self + node.children.reduce((n, child) => n + sumOf(child), 0);
+
+// axis returns the scale of the bars.
+function axis(total) {
+	const marks = [0, .25, .5, .75, 1].map(share => {
+		const mark = el("span", {}, time(total * share));
+		mark.style.left = 100 * share + "%";
+		return mark;
+	});
+	return el("div", {class: "axis", "aria-hidden": true}, el("b", {}, "step"),
+		el("span", {class: "why"}, "decision"), el("div", {class: "marks"}, ...marks),
+		el("span", {class: "time"}, "took"), el("span", {class: "time self"}, "itself"));
+}
+
+function stepRow(node, total, level, before, rest) {
+	const {step} = node;
+	const bar = el("span", {class: "filled"});
+	bar.style.left = 100 * step.start / total + "%";
+	bar.style.width = Math.max(100 * step.took / total, .4) + "%";
+	const row = el("li", {"data-at": step.at},
+		el("b", {}, step.at),
+		el("span", {class: "why"}, soft(step.decision + (step.reason ? ` (${step.reason})` : ""))),
+		el("span", {class: "track", "aria-hidden": true}, bar),
+		el("span", {class: "time"}, time(step.took)),
+		el("span", {class: "time self"}, rest ? "" : time(node.self)),
+		change(step, before));
+	row.style.setProperty("--level", level);
+	return row;
+}
+
+// change returns what a step changed: its patch, and the object before and after it.
+export function change(step, before) {
+	if (!step.patch && (!step.object || step.object === before)) return null;
+	const what = el("details", {class: "change"},
+		el("summary", {}, step.patch ? "what it changed" : "the object"));
+	if (step.patch) {
+		what.append(el("pre", {class: "code", tabindex: 0, role: "region", "aria-label": "patch"},
+			step.patch.map(p => JSON.stringify(p)).join("\n")));
+	}
+	if (step.object) what.append(sides(before, step.object));
+	return what;
+}
+
+// related returns the requests of the same work, and the choice of one to compare with.
+async function related(a) {
+	const same = await ask(`/live/${a.id}/related`);
+	const began = Date.parse(same[0].received);
+	const rows = same.map(r => el("tr", {class: r.id === a.id ? "here" : null},
+		el("td", {class: "number wide"}, `+${Date.parse(r.received) - began} ms`),
+		el("td", {}, r.method),
+		el("td", {class: "pathcell"}, r.id === a.id ? path(r.path)
+			: el("a", {href: changed({request: r.id, with: ""})}, path(r.path))),
+		el("td", {}, codeSign(r.code)), el("td", {class: "number"}, time(r.took)),
+		el("td", {}, r.id === a.id ? "this one"
+			: el("a", {href: changed({request: a.id, with: r.id})}, "compare"))));
+	const others = latest().filter(r => r.id !== String(a.id));
+	const choice = el("select", {name: "with"}, el("option", {value: ""}, "choose a request"),
+		...others.map(r => el("option", {value: r.id}, r.text)));
+	choice.addEventListener("change", () => go(changed({request: a.id, with: choice.value})));
+	return el("div", {class: "related"},
+		el("h3", {}, "All requests of this work"),
+		el("p", {class: "empty"}, `${count(same.length, "request")} of ${a.client || "this client"} ` +
+			"for the same object, or one named after it, without a pause of a second: " +
+			"of a control loop, that is a reconcile."),
+		el("table", {class: "plain fixed"}, el("thead", {}, el("tr", {}, ...[["After", "number wide"],
+			["Method"], ["Path"], ["Code"], ["Took", "number"], [""]].map(([h, c]) =>
+			h ? el("th", {scope: "col", class: c}, h) : el("td")))), el("tbody", {}, ...rows)),
+		el("label", {class: "compare"}, "Compare with", choice));
+}
+
+// compared returns two requests side by side: the steps in the order of both.
+function compared(a, b) {
+	const label = s => s.at + (["mutating admission", "validating admission", "webhook"]
+		.includes(s.at) ? ` ${s.reason ?? ""}` : "");
+	const [one, two] = [a.steps.map(label), b.steps.map(label)];
+	const selfs = r => {
+		const root = nest(r.steps, Math.max(r.took, ...r.steps.map(s => s.start + s.took)));
+		const all = new Map();
+		const walk = n => {
+			if (n.step) all.set(n.step, n.self);
+			n.children.forEach(walk);
+		};
+		walk(root);
+		return [all, root.self];
+	};
+	const [[selfA, restA], [selfB, restB]] = [selfs(a), selfs(b)];
+	const same = common(one, two);
+	const rows = [];
+	const row = (name, x, y, decisions) => rows.push(el("tr", {class: x == null ? "add"
+		: y == null ? "del" : null}, el("th", {scope: "row"}, name),
+	el("td", {class: "number"}, x == null ? "–" : time(x)),
+	el("td", {class: "number"}, y == null ? "–" : time(y)),
+	el("td", {class: "number"}, x == null || y == null ? "" :
+		(y >= x ? "+" : "−") + time(Math.abs(y - x))),
+	el("td", {class: "quiet wide"}, soft(decisions))));
+	const say = s => s.decision + (s.reason ? ` (${s.reason})` : "");
+	for (let i = 0, j = 0; i < one.length || j < two.length;) {
+		const [s, t] = [a.steps[i], b.steps[j]];
+		if (s && !same.old.has(i)) {
+			row(s.at, selfA.get(s), null, say(s));
+			i++;
+		} else if (t && !same.now.has(j)) {
+			row(t.at, null, selfB.get(t), say(t));
+			j++;
+		} else {
+			row(s.at, selfA.get(s), selfB.get(t), say(s) === say(t) ? say(s) : `${say(s)} → ${say(t)}`);
+			i++;
+			j++;
+		}
+	}
+	row(outside.at, restA, restB, "");
+	row("sum", a.took, b.took, "");
+	const head = (r, name) => el("p", {}, el("b", {}, name), " ", el("a", {href:
+		changed({request: r.id, with: ""})}, r.method, " ", r.path), " ", codeSign(r.code),
+	el("span", {class: "quiet"}, ` as ${r.user}` + (r.client ? ` with ${r.client}` : "")));
+	return [head(a, "A"), head(b, "B"),
+		el("div", {class: "bar"}, button("Swap", () => go(changed({request: b.id, with: a.id})))),
+		el("table", {class: "plain two"}, el("thead", {}, el("tr", {},
+			el("th", {scope: "col"}, "Step"), el("th", {scope: "col", class: "number"}, "A itself"),
+			el("th", {scope: "col", class: "number"}, "B itself"),
+			el("th", {scope: "col", class: "number"}, "B − A"),
+			el("th", {scope: "col", class: "wide"}, "Decision"))), el("tbody", {}, ...rows))];
+}
+
+$("#close").addEventListener("click", () => $("#request").close());
