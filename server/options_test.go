@@ -72,6 +72,9 @@ func TestErrorsNameOptions(t *testing.T) {
 		}},
 		{"Controllers", "controllers", func(o *server.Options) { o.Controllers = []string{"nope"} }},
 		{"SimulatedNodes", "simulate-nodes", func(o *server.Options) { o.SimulatedNodes = -1 }},
+		{"SimulatedNodeKinds", "simulate-nodes", func(o *server.Options) {
+			o.SimulatedNodeKinds = []server.SimulatedNodeKind{{Name: "gpu"}, {Name: "gpu"}}
+		}},
 		{"SimulatedNodeCapacity", "simulated-node-capacity", func(o *server.Options) {
 			o.SimulatedNodeCapacity = corev1.ResourceList{"example.com/gpu": resource.MustParse("1500m")}
 		}},
