@@ -60,7 +60,7 @@ func TestDocumentsCanBePasted(t *testing.T) {
 		"README.md", "examples/README.md", "examples/crontab/README.md", "examples/engine/README.md",
 		"examples/plain/README.md", "docs/compatibility.md", "docs/dashboard.md", "docs/envtest.md",
 		"docs/explore.md", "docs/faults.md", "docs/performance.md", "docs/project-layout.md",
-		"docs/security.md", "docs/snapshots.md",
+		"docs/sandbox.md", "docs/security.md", "docs/snapshots.md",
 		"docs/testing.md", "docs/time.md", "docs/tour/README.md", "docs/troubleshooting.md",
 	} {
 		text, err := os.ReadFile(document)

@@ -81,6 +81,9 @@ func TestErrorsNameOptions(t *testing.T) {
 		{"LoadBalancerRange", "load-balancer-range", func(o *server.Options) {
 			o.LoadBalancerRange = "192.0.2.1/24"
 		}},
+		{"SimulatedNodeKinds", "simulate-nodes", func(o *server.Options) {
+			o.SimulatedNodeKinds = []server.SimulatedNodeKind{{Name: "gpu"}, {Name: "gpu"}}
+		}},
 		{"SimulatedNodeCapacity", "simulated-node-capacity", func(o *server.Options) {
 			o.SimulatedNodeCapacity = corev1.ResourceList{"example.com/gpu": resource.MustParse("1500m")}
 		}},

@@ -80,9 +80,6 @@ func deleteSandbox(ctx context.Context, s streams, l *listed) error {
 			return nil
 		}
 	}
-	if err := refuseEphemeral(l.Folder); err != nil {
-		return err
-	}
 	memory, _ := readMemory(l.Folder, false) // what nobody can trust names no files to change
 	left, err := removeData(l.Folder, nil)
 	if err != nil {
@@ -126,6 +123,9 @@ func removeData(dir string, held *folder) (left []string, err error) {
 		return nil, err
 	}
 	defer private.close()
+	if err := refuseEphemeral(dir); err != nil {
+		return nil, err
+	}
 	if held == nil {
 		held, err = holdFolder(dir)
 		if errors.Is(err, fileutil.ErrLocked) {

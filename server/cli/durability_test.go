@@ -197,6 +197,7 @@ func startProgram(t testing.TB, dir string, args ...string) *program {
 		"start", "--secure-port=0", "--data-dir=" + dir, "--kubeconfig=" + p.kubeconfig,
 	}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir()) // where it would be listed
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,6 +117,7 @@ func (a *announcement) registered() registered {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return registered{
+		Port:   portOf(strings.TrimPrefix(a.record.URL, "https://")),
 		Folder: a.folder.path, Name: a.record.Name, Version: a.record.Version,
 		Started: a.record.Started, Ephemeral: a.record.Ephemeral,
 	}

@@ -143,10 +143,24 @@ func (o *startOptions) remember(port int, kubeconfig string) error {
 			}
 		}
 	}
-	if kubeconfig != "" && !slices.Contains(m.Kubeconfigs, kubeconfig) {
-		m.Kubeconfigs = append(slices.Clip(m.Kubeconfigs), kubeconfig)
+	if kubeconfig != "" {
+		m.Kubeconfigs = addKubeconfig(m.Kubeconfigs, kubeconfig)
 	}
 	return writeMemory(o.server.DataDir, m)
+}
+
+// maxKubeconfigs is how many kubeconfigs a data directory remembers.
+const maxKubeconfigs = 32
+
+// addKubeconfig adds a path to the kubeconfigs that still exist, in the place of the oldest if there
+// are many.
+func addKubeconfig(paths []string, path string) []string {
+	kept := slices.DeleteFunc(slices.Clone(paths), func(old string) bool {
+		_, err := os.Lstat(old)
+		return old == path || errors.Is(err, fs.ErrNotExist)
+	})
+	kept = append(kept, path)
+	return kept[max(0, len(kept)-maxKubeconfigs):]
 }
 
 // portOf returns the port of a URL.

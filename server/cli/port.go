@@ -26,8 +26,7 @@ func (o *startOptions) listen(w io.Writer) (net.Listener, error) {
 		o.server.SecurePort = wanted
 		return nil, nil
 	}
-	l, err = net.Listen("tcp", net.JoinHostPort(o.server.BindAddress, "0"))
-	if err != nil {
+	if l, err = listenNear(o.server.BindAddress, wanted); err != nil {
 		return nil, fmt.Errorf("--secure-port: find a free port: %w", err)
 	}
 	kept := ", and keeps that one"
@@ -37,4 +36,27 @@ func (o *startOptions) listen(w io.Writer) (net.Listener, error) {
 	fmt.Fprintf(w, "kinproc: port %d is in use; this sandbox takes %d%s\n", wanted,
 		portOf(l.Addr().String()), kept)
 	return l, nil
+}
+
+// portsTried is how many ports to try in a row. They are better than ones that the system picks, which
+// it may have given to somebody's connection at the next start.
+const portsTried = 100
+
+// listenNear opens the first free port above one, or any. It leaves out the ports that other sandboxes
+// of the user keep, so that these find them free when they start again.
+func listenNear(address string, port int) (net.Listener, error) {
+	kept := map[int]bool{}
+	all, _ := sandboxesOfUser() // without them, the sandboxes move out of each other's way later
+	for _, l := range all {
+		kept[l.Port] = true
+	}
+	for next := port + 1; next <= min(port+portsTried, 65535); next++ {
+		if kept[next] {
+			continue
+		}
+		if l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(next))); err == nil {
+			return l, nil
+		}
+	}
+	return net.Listen("tcp", net.JoinHostPort(address, "0"))
 }

@@ -28,11 +28,16 @@ type registered struct {
 	Started   time.Time `json:"started"`
 	Stopped   time.Time `json:"stopped,omitzero"`
 	Ephemeral bool      `json:"ephemeral,omitempty"`
+	// Port is the port that the sandbox keeps.
+	Port int `json:"port,omitempty"`
 }
 
 const (
 	// maxRegistered bounds how many sandboxes are listed.
 	maxRegistered = 1000
+	// manyRegistered is how many files there may be before a start removes those of sandboxes that are
+	// gone, which kinproc list does otherwise.
+	manyRegistered = 100
 	// newlyRegistered is how long a file stays although its sandbox is missing, which may just have
 	// been made again.
 	newlyRegistered = time.Minute
@@ -71,6 +76,17 @@ func register(r registered) error {
 		return nil
 	}
 	return err
+}
+
+// sweepRegistry removes the files of sandboxes that are gone, if there are many files.
+func sweepRegistry() {
+	dir, err := registryDir()
+	if err != nil {
+		return
+	}
+	if files, err := os.ReadDir(dir); err == nil && len(files) > manyRegistered {
+		_, _ = sandboxesOfUser()
+	}
 }
 
 func writeRegistered(r registered) error {

@@ -267,29 +267,28 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 		if err := o.applyManifests(ctx, srv, s.err); err != nil {
 			return err
 		}
+		a := &announcement{folder: held}
+		if a.page, err = o.openDashboard(srv, a.renew); err != nil {
+			return err
+		}
+		if a.page != nil {
+			defer a.page.listener.Close() // if it does not come to be served
+		}
 		kubeconfig, remove, err := o.writeKubeconfigs(srv, entriesOf(name, held.path))
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, remove()) }()
-		a := &announcement{folder: held, record: o.record(srv, name, kubeconfig, began)}
-		page, err := o.openDashboard(srv, a.renew)
-		if err != nil {
-			return err
-		}
-		if page != nil {
-			a.page = page
-			a.record.Dashboard = page.link()
-		}
+		a.record = o.record(srv, name, kubeconfig, began)
 		if err := o.settleDown(srv, a); err != nil {
 			return err
 		}
 		ready = true
 		defer func() { err = errors.Join(err, a.retire()) }()
 		o.printScreen(s.out, srv, time.Since(began), kubeconfig)
-		if page != nil {
-			fmt.Fprintf(s.out, "\nThe dashboard, with a link that works once:\n\n  %s\n", page.link())
-			stop := page.background(ctx)
+		if a.page != nil {
+			fmt.Fprintf(s.out, "\nThe dashboard, with a link that works once:\n\n  %s\n", a.page.link())
+			stop := a.page.background(ctx)
 			defer func() { err = errors.Join(err, stop()) }()
 		}
 		if o.timings {
@@ -332,9 +331,13 @@ func (o *startOptions) settleDown(srv *server.Server, a *announcement) error {
 	if err := o.remember(portOf(strings.TrimPrefix(srv.URL(), "https://")), added); err != nil {
 		return fmt.Errorf("remember the settings in %s: %w", o.server.DataDir, err)
 	}
+	if a.page != nil {
+		a.record.Dashboard = a.page.link()
+	}
 	if err := a.folder.announce(a.record); err != nil {
 		return err
 	}
+	defer sweepRegistry()
 	return register(a.registered())
 }
 

@@ -58,6 +58,15 @@ func (r ranges) pod(index int) netip.Prefix {
 	return netip.PrefixFrom(offset(r.pods.Addr(), uint32(index)<<(32-r.bits)), r.bits)
 }
 
+// index returns which node's range an address is in. It means nothing for other addresses.
+func (r ranges) index(addr netip.Addr) int {
+	if !addr.Is4() {
+		return -1
+	}
+	of, first := addr.As4(), r.pods.Addr().As4()
+	return int(binary.BigEndian.Uint32(of[:])-binary.BigEndian.Uint32(first[:])) >> (32 - r.bits)
+}
+
 func (r ranges) pool(index int) pool {
 	p := pool{prefix: r.pod(index), taken: map[netip.Addr]types.UID{}, of: map[types.UID]netip.Addr{}}
 	p.next = p.prefix.Addr().Next().Next() // the network, and by custom the gateway, come before

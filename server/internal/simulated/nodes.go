@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,8 +67,9 @@ type Nodes struct {
 	nodes  corelisters.NodeLister
 
 	mu sync.Mutex
-	// byName has all nodes that are to be simulated.
-	byName map[string]*node
+	// byName has all nodes that are to be simulated, and byIndex the same ones by their indices.
+	byName  map[string]*node
+	byIndex map[int]*node
 	// clocks are those of the pods that are running, by UID.
 	clocks map[types.UID]clock
 }
@@ -104,7 +106,7 @@ func New(c Config) (*Nodes, error) {
 		Config: c,
 		ranges: rangesFor(largest),
 		queue:  loop.New("simulated-nodes"),
-		byName: map[string]*node{},
+		byName: map[string]*node{}, byIndex: map[int]*node{},
 		clocks: map[types.UID]clock{},
 	}
 	if err := Check(c.Count, c.Capacity, c.Kinds); err != nil {
@@ -135,10 +137,24 @@ func (n *Nodes) add(name string, index int, kind *Kind) {
 	if kind != nil {
 		capacity = kind.capacity(n.Capacity)
 	}
-	n.byName[name] = &node{
+	added := &node{
 		name: name, index: index, kind: kind, capacity: capacity, missing: true,
 		pods: map[string]types.UID{}, ips: n.ranges.pool(index),
 	}
+	n.byName[name], n.byIndex[index] = added, added
+}
+
+// poolOf returns the pool that a pod's address is from. A pod of an earlier start may have one that is
+// in the range of another node by now, if the numbers of nodes by kind were others.
+func (n *Nodes) poolOf(node *node, p *corev1.Pod) *pool {
+	addr, err := netip.ParseAddr(p.Status.PodIP)
+	if err != nil || node.ips.prefix.Contains(addr) {
+		return &node.ips
+	}
+	if other, ok := n.byIndex[n.ranges.index(addr)]; ok && other.ips.prefix.Contains(addr) {
+		return &other.ips
+	}
+	return &node.ips
 }
 
 // Check returns an error if there cannot be so many nodes with such a capacity, or such kinds.
@@ -281,7 +297,7 @@ func (n *Nodes) podChanged(old, p *corev1.Pod) {
 	if old != nil && (p == nil || p.UID != old.UID) {
 		if node, ok := n.byName[old.Spec.NodeName]; ok {
 			delete(node.pods, keyOf(old))
-			node.ips.release(old.UID)
+			n.poolOf(node, old).release(old.UID)
 			node.claims.remove(old.UID)
 		}
 		delete(n.clocks, old.UID)
@@ -292,7 +308,7 @@ func (n *Nodes) podChanged(old, p *corev1.Pod) {
 	if node, ok := n.byName[p.Spec.NodeName]; ok {
 		node.pods[keyOf(p)] = p.UID
 		if !ended(p) {
-			node.ips.take(p.UID, p.Status.PodIP)
+			n.poolOf(node, p).take(p.UID, p.Status.PodIP)
 		} else {
 			node.claims.remove(p.UID)
 		}

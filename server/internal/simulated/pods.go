@@ -175,6 +175,6 @@ func (n *Nodes) address(node *node, p *corev1.Pod) netip.Addr {
 func (n *Nodes) release(node *node, p *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	node.ips.release(p.UID)
+	n.poolOf(node, p).release(p.UID)
 	delete(n.clocks, p.UID)
 }
