@@ -239,7 +239,8 @@ func TestKubeletExec(t *testing.T) {
 					t.Errorf("%v: %q, %q, %v", command, stdout, stderr, err)
 				}
 			}
-			check([]string{"psql", "-c", `"select`, `1"`}, "1\n", "", 0)
+			check([]string{"psql", "-c", "select 1"}, "1\n", "", 0)
+			check([]string{"sh", "-c", `psql -c "select 1"`}, "1\n", "", 0)
 			check([]string{"broken", "pipe"}, "", "it broke\n", 3)
 			check([]string{"slow"}, "done\n", "", 0)
 			check([]string{"echo", "hi", "there"}, "hi there\n", "", 0)
