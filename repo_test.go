@@ -82,8 +82,8 @@ var rooms = map[string][]string{
 	"server/internal/loops": {
 		"chain", "server/internal/admission/quota", "server/internal/allocation",
 		"server/internal/auth", "server/internal/bootstrap/kubernetesservice",
-		"server/internal/controllers", "server/internal/informers", "server/internal/requests",
-		"server/internal/simulated", "server/internal/stopper",
+		"server/internal/controllers", "server/internal/informers", "server/internal/metricsapi",
+		"server/internal/requests", "server/internal/simulated", "server/internal/stopper",
 	},
 	"server/internal/etcdconn": {
 		"chain", "embed", "server/internal/auth/pki", "server/internal/option",
@@ -109,7 +109,13 @@ var rooms = map[string][]string{
 		"server/internal/auth",            // the role aggregation loop knows the bootstrap policy
 		"server/internal/admission/quota", // the evaluators of quotas
 	},
-	"server/internal/simulated":                {"server/internal/controllers/loop"},
+	"server/internal/simulated": {
+		"chain/core", // whose kubelet it is
+		"server/internal/controllers/loop",
+	},
+	"server/internal/metricsapi": {
+		"server/internal/auth/pki", "server/internal/simulated", "server/internal/stopper",
+	},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
 	"server/internal/disturb":                  {"chain/history"},
 	"server/servertest": {

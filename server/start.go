@@ -232,12 +232,12 @@ func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error)
 		work.Requests, work.Informers, work.Storage, work.Access = g.requests, shared, g.storage, access
 		work.Allocator, work.Charges = services.Allocator, charges
 		work.BuiltIn = apiServers.Chain.Core.Resource
+		extensions := apiServers.Chain.Aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()
 		work.Metrics = metricsapi.Registration{
-			Config: g.requests.Config, CABundle: access.PKI.CA.Cert,
+			Config: g.requests.Config, APIServices: extensions.Informer(),
 		}
 		work.Behaviors = behaviors
-		work.StaleMetrics = metricsapi.Registered(
-			apiServers.Chain.Aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister())
+		work.StaleMetrics = metricsapi.Registered(extensions.Lister())
 		if err := loops.Start(work, s.stopper); err != nil {
 			return nil, err
 		}

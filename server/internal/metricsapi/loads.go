@@ -23,10 +23,10 @@ func (a *API) newLoads() *loads {
 	return &loads{api: a, owners: map[types.UID]metav1.Object{}}
 }
 
-// of returns the load that the owner of a pod says.
+// of returns the load that the owner of a pod says. Only ready pods have a part of it.
 func (l *loads) of(p *corev1.Pod) simulated.Load {
 	owner := l.owner(p)
-	if owner == nil {
+	if owner == nil || !isReady(p) {
 		return simulated.Load{}
 	}
 	if l.sharing == nil {
@@ -35,7 +35,7 @@ func (l *loads) of(p *corev1.Pod) simulated.Load {
 	return simulated.Load{Annotations: owner.GetAnnotations(), Pods: l.sharing[owner.GetUID()]}
 }
 
-// count counts the ready pods of workloads that have a load. The others do not get any of it.
+// count counts the ready pods of workloads that have a load.
 func (l *loads) count() {
 	l.sharing = map[types.UID]int{}
 	pods, err := l.api.pods.List(labels.Everything())

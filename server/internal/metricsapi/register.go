@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,6 +15,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorclientset "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	apiregistrationlisters "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
@@ -40,20 +40,45 @@ const retry = time.Second
 type Registration struct {
 	// Config is an administrator's.
 	Config *rest.Config
-	// CABundle verifies the serving certificate.
-	CABundle []byte
+	// APIServices is the informer of them, which runs.
+	APIServices cache.SharedIndexInformer
 }
 
-// Register writes the objects that are missing or those of an earlier start that have changed. What
-// others wrote stays. It tries again until that has succeeded or ctx ends.
+// Register writes the objects that are missing. What others wrote stays, and what they delete stays
+// away until the next start. But after a reset of the control plane, when the informer finds out from
+// a list that an APIService is gone, it is missing by accident. Register returns when ctx ends.
 func (r Registration) Register(ctx context.Context) {
-	r.until(ctx, "Registering the metrics APIs failed, trying again", r.register)
+	accidents := make(chan struct{}, 1)
+	handler, err := r.APIServices.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(obj any) {
+			if _, accident := obj.(cache.DeletedFinalStateUnknown); !accident {
+				return
+			}
+			select {
+			case accidents <- struct{}{}:
+			default:
+			}
+		},
+	})
+	if err != nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "Watching APIServices failed")
+	} else {
+		// fails only for a handler of another informer
+		defer func() { _ = r.APIServices.RemoveEventHandler(handler) }()
+	}
+	for ctx.Err() == nil {
+		r.until(ctx, "Registering the metrics APIs failed, trying again", register)
+		select {
+		case <-ctx.Done():
+		case <-accidents:
+		}
+	}
 }
 
 // Remove deletes the APIServices of an earlier start that served metrics. Clients could not discover
 // all resources otherwise.
 func (r Registration) Remove(ctx context.Context) {
-	r.until(ctx, "Removing the metrics APIs failed, trying again", r.remove)
+	r.until(ctx, "Removing the metrics APIs failed, trying again", remove)
 }
 
 func (r Registration) until(
@@ -93,7 +118,7 @@ func (r Registration) clients() (c clients, err error) {
 // own are the labels of the objects that Register writes.
 func own() map[string]string { return map[string]string{simulated.Label: "true"} }
 
-func (r Registration) register(ctx context.Context, c clients) error {
+func register(ctx context.Context, c clients) error {
 	_, err := c.kubernetes.CoreV1().Services(serviceNamespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: serviceName, Labels: own()},
 		Spec: corev1.ServiceSpec{
@@ -108,7 +133,7 @@ func (r Registration) register(ctx context.Context, c clients) error {
 		return fmt.Errorf("cluster role %s: %w", reader().Name, err)
 	}
 	for _, gv := range []schema.GroupVersion{resourceMetrics, customMetrics, externalMetrics} {
-		if err := r.registerVersion(ctx, c, gv); err != nil {
+		if err := registerVersion(ctx, c, gv); err != nil {
 			return fmt.Errorf("APIService of %s: %w", gv, err)
 		}
 	}
@@ -131,32 +156,26 @@ func reader() *rbacv1.ClusterRole {
 	return r
 }
 
-func (r Registration) registerVersion(
-	ctx context.Context, c clients, gv schema.GroupVersion,
-) error {
+func registerVersion(ctx context.Context, c clients, gv schema.GroupVersion) error {
 	port := int32(servicePort)
 	wanted := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group, Labels: own()},
 		Spec: apiregistrationv1.APIServiceSpec{
 			Group: gv.Group, Version: gv.Version,
 			GroupPriorityMinimum: groupPriority, VersionPriority: versionPriority,
-			CABundle: r.CABundle,
+			// As in metrics-server's manifest. Nobody else can be at the other end of the connection, and
+			// so the APIService is good for each control plane that begins with a snapshot of this one.
+			InsecureSkipTLSVerify: true,
 			Service: &apiregistrationv1.ServiceReference{
 				Namespace: serviceNamespace, Name: serviceName, Port: &port,
 			},
 		},
 	}
-	services := c.aggregator.ApiregistrationV1().APIServices()
-	_, err := services.Create(ctx, wanted, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		return err
+	_, err := c.aggregator.ApiregistrationV1().APIServices().Create(ctx, wanted,
+		metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil // it is ours, or that of somebody who replaces us
 	}
-	found, err := services.Get(ctx, wanted.Name, metav1.GetOptions{})
-	if err != nil || !isOwn(found) || equality.Semantic.DeepEqual(found.Spec, wanted.Spec) {
-		return err
-	}
-	found.Spec = wanted.Spec
-	_, err = services.Update(ctx, found, metav1.UpdateOptions{})
 	return err
 }
 
@@ -174,7 +193,7 @@ func Registered(services apiregistrationlisters.APIServiceLister) bool {
 	return err == nil && slices.ContainsFunc(list, isOwn)
 }
 
-func (r Registration) remove(ctx context.Context, c clients) error {
+func remove(ctx context.Context, c clients) error {
 	services := c.aggregator.ApiregistrationV1().APIServices()
 	list, err := services.List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set(own()).String(),

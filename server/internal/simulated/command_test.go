@@ -37,3 +37,18 @@ func TestUnderstand(t *testing.T) {
 		t.Errorf("for centuries: got %+v, %v", got, ok)
 	}
 }
+
+func TestUnquote(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`psql  -c "select 1"`: "psql -c select 1",
+		`echo 'it "is"' ok`:   `echo it "is" ok`,
+		" \t ":                "",
+		`a "open`:             "a open",
+		"pg_dump *":           "pg_dump *",
+	} {
+		if got := unquote(line); got != want {
+			t.Errorf("%q without quotes is %q, want %q", line, got, want)
+		}
+	}
+}

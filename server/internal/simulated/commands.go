@@ -66,8 +66,9 @@ func (k *Kubelet) commands(
 			return nil, true, refused("has at %q no list with command, stdout, stderr, exit and delay: %s",
 				key, strings.TrimPrefix(err.Error(), "error unmarshaling JSON: "))
 		}
-		for _, c := range list {
-			if c.Command == "" || c.Delay.Duration < 0 || c.Delay.Duration > maxCommandDelay {
+		for i, c := range list {
+			list[i].Command = unquote(c.Command)
+			if list[i].Command == "" || c.Delay.Duration < 0 || c.Delay.Duration > maxCommandDelay {
 				return nil, true, refused("has at %q a command without a name, or with a delay that is not "+
 					"from 0 to %s", key, maxCommandDelay)
 			}
@@ -89,7 +90,7 @@ func (t commands) find(words []string) (command, bool) {
 		}
 	}
 	if len(words) == 3 && words[1] == "-c" && isShell(words[0]) {
-		if c, ok := t.find([]string{words[2]}); ok {
+		if c, ok := t.find([]string{unquote(words[2])}); ok {
 			return c, true
 		}
 	}
@@ -103,6 +104,31 @@ func (t commands) find(words []string) (command, bool) {
 	return command{
 		Stdout: b.output, Exit: uint8(b.code), Delay: metav1.Duration{Duration: b.runs},
 	}, true
+}
+
+// unquote returns a command line without the quotes around words, and with a space between words.
+func unquote(line string) string {
+	var out strings.Builder
+	quote, space := rune(0), false
+	for _, r := range strings.TrimSpace(line) {
+		switch {
+		case quote == 0 && (r == '"' || r == '\''):
+			quote = r
+			continue
+		case r == quote:
+			quote = 0
+			continue
+		case quote == 0 && (r == ' ' || r == '\t'):
+			space = true
+			continue
+		}
+		if space {
+			out.WriteByte(' ')
+			space = false
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
 }
 
 func isShell(word string) bool {
@@ -225,7 +251,7 @@ func (t commands) shell(ctx context.Context, s core.Streams, prompt string) erro
 		if len(words) == 0 {
 			continue
 		}
-		c, known := t.find([]string{line})
+		c, known := t.find([]string{unquote(line)})
 		if words[0] == "exit" && known {
 			if len(words) > 1 {
 				last = int(c.Exit)

@@ -56,7 +56,7 @@ func Group(d Dependencies) kind.Group {
 			ResourceQuotas(),
 			Secrets(),
 			ServiceAccounts(d.Tokens, d.Objects),
-			Services(d.Allocator, d.Client, d.ProxyAllowLocalAddresses),
+			Services(d.Allocator, d.Client, d.ProxyAllowLocalAddresses, d.Kubelet),
 		},
 	}
 }

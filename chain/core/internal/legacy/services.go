@@ -25,7 +25,7 @@ import (
 // that services/proxy connects to and deletes the Endpoints of a deleted service; if it is nil,
 // services/proxy is refused. local allows services/proxy to connect to local addresses.
 func Services(
-	allocator ServiceAllocator, client kubernetes.Interface, local bool,
+	allocator ServiceAllocator, client kubernetes.Interface, local bool, kubelet Kubelet,
 ) *kind.Kind[*corev1.Service] {
 	storage := serviceStorage{allocator: allocator, client: client}
 	return &kind.Kind[*corev1.Service]{
@@ -78,7 +78,9 @@ func Services(
 		Subresources: []kind.Subresource[*corev1.Service]{{
 			Name: "proxy",
 			New: func(store *genericregistry.Store) rest.Storage {
-				return &serviceProxy{services: store, client: client, dialer: proxyDialer{local: local}}
+				return &serviceProxy{
+					services: store, client: client, dialer: proxyDialer{local: local}, kubelet: kubelet,
+				}
 			},
 		}},
 		Fields: map[string]func(*corev1.Service) string{

@@ -7,7 +7,7 @@ import (
 )
 
 func FuzzService(f *testing.F) {
-	kindtest.Fuzz(f, Services(nil, nil, false),
+	kindtest.Fuzz(f, Services(nil, nil, false, nil),
 		`{"metadata":{"name":"s"},"spec":{"selector":{"a":"b"},"ports":[{"port":80}]}}`,
 		`{"spec":{"type":"NodePort","ports":[{"name":"a","port":80,"nodePort":30000},{"name":"b","port":80,"protocol":"UDP","nodePort":30000}],"sessionAffinity":"ClientIP"}}`,
 		`{"spec":{"type":"LoadBalancer","loadBalancerSourceRanges":["10.0.0.0/8 "],"externalTrafficPolicy":"Local","healthCheckNodePort":1,"ports":[{"port":1,"targetPort":"x"}],"loadBalancerClass":"a/b"}}`,

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -32,6 +33,8 @@ type serviceProxy struct {
 	services *genericregistry.Store
 	client   kubernetes.Interface
 	dialer   proxyDialer
+	// kubelet may be nil.
+	kubelet Kubelet
 }
 
 var (
@@ -71,12 +74,15 @@ func (p *serviceProxy) ProducesObject(string) any         { return nil }
 func (p *serviceProxy) Connect(
 	ctx context.Context, id string, options runtime.Object, responder rest.Responder,
 ) (http.Handler, error) {
+	path := options.(*corev1.ServiceProxyOptions).Path
+	if handler := p.standIn(ctx, id, path, responder); handler != nil {
+		return handler, nil
+	}
 	location, err := p.locate(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	location.Path = utilnet.JoinPreservingTrailingSlash(location.Path,
-		options.(*corev1.ServiceProxyOptions).Path)
+	location.Path = utilnet.JoinPreservingTrailingSlash(location.Path, path)
 	// There is no name to check the certificate of an endpoint against. As in kube-apiserver, TLS
 	// only provides secrecy here.
 	transport := p.dialer.transport()
@@ -84,6 +90,63 @@ func (p *serviceProxy) Connect(
 	handler := utilproxy.NewUpgradeAwareHandler(location, utilnet.SetTransportDefaults(transport),
 		true, false, utilproxy.NewErrorResponder(responder))
 	return handler, nil
+}
+
+// maxStandIns is how many pods of a service are asked whether something stands in for them.
+const maxStandIns = 10
+
+// standIn returns a handler that sends requests on to what stands in for a ready pod of the service,
+// or nil if nothing does.
+func (p *serviceProxy) standIn(
+	ctx context.Context, id, path string, responder rest.Responder,
+) http.Handler {
+	scheme, name, port, ok := utilnet.SplitSchemeNamePort(id)
+	if !ok || p.client == nil || p.kubelet == nil {
+		return nil
+	}
+	obj, err := p.services.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil // locate says why
+	}
+	s := obj.(*corev1.Service)
+	for _, sp := range s.Spec.Ports {
+		if strconv.Itoa(int(sp.Port)) == port {
+			port = sp.Name
+		}
+	}
+	list, err := p.client.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + s.Name})
+	if err != nil {
+		return nil
+	}
+	k, left := kubelets{nodes: p.client.CoreV1(), simulated: p.kubelet}, maxStandIns
+	for _, slice := range list.Items {
+		for _, sp := range slice.Ports {
+			if sp.Port == nil || sp.Name == nil || *sp.Name != port {
+				continue
+			}
+			for _, e := range slice.Endpoints {
+				if e.TargetRef == nil || e.TargetRef.Kind != "Pod" ||
+					e.Conditions.Ready != nil && !*e.Conditions.Ready {
+					continue
+				}
+				if left--; left < 0 {
+					return nil
+				}
+				pod, err := p.client.CoreV1().Pods(s.Namespace).Get(ctx, e.TargetRef.Name,
+					metav1.GetOptions{})
+				if err != nil {
+					continue
+				}
+				handler, err := k.standIn(ctx, pod, scheme, strconv.Itoa(int(*sp.Port)),
+					"/"+strings.TrimPrefix(path, "/"), responder)
+				if err == nil && handler != nil {
+					return handler
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // locate returns the URL of a ready endpoint. The id is [scheme:]name[:port], where port is the

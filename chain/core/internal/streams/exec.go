@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -152,14 +153,16 @@ func openWebsocket(
 		return nil // the library has answered
 	}
 	// The end of a channel that the client writes to is the only sign of the end of the connection.
-	go func() {
+	var watching sync.WaitGroup
+	watching.Go(func() {
 		_, _ = io.Copy(io.Discard, opened[channelResize])
 		gone()
-	}()
+	})
 	c := &execution{
 		Streams: Streams{Stdout: io.Discard, Stderr: io.Discard, TTY: wanted.TTY},
 		failure: opened[channelError], close: func() {
 			_ = conn.Close() // it is over in any case
+			watching.Wait()
 		},
 		plain: protocol == "" || protocol == remotecommand.StreamProtocolV1Name ||
 			protocol == "base64.channel.k8s.io",
@@ -187,7 +190,7 @@ type arrival struct {
 
 func openSPDY(
 	w http.ResponseWriter, r *http.Request, wanted Wanted, gone func(),
-) *execution {
+) (c *execution) {
 	protocol, err := httpstream.Handshake(r, w, remotecommand.SupportedStreamingProtocols)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -207,10 +210,17 @@ func openSPDY(
 		return nil // the library has answered
 	}
 	conn.SetIdleTimeout(idleTimeout)
-	go func() {
+	var watching sync.WaitGroup
+	defer func() {
+		if c == nil {
+			_ = conn.Close()
+			watching.Wait()
+		}
+	}()
+	watching.Go(func() {
 		<-conn.CloseChan()
 		gone()
-	}()
+	})
 	resizes := wanted.TTY && protocol != remotecommand.StreamProtocolV1Name &&
 		protocol != remotecommand.StreamProtocolV2Name
 	open := map[string]httpstream.Stream{}
@@ -232,7 +242,6 @@ func openSPDY(
 		case s := <-arrived:
 			name := s.Headers().Get(corev1.StreamType)
 			if !expected[name] || open[name] != nil {
-				_ = conn.Close()
 				return nil
 			}
 			select {
@@ -243,16 +252,18 @@ func openSPDY(
 		case <-conn.CloseChan():
 			return nil
 		case <-late.C:
-			_ = conn.Close()
 			return nil
 		}
 	}
-	c := &execution{
+	c = &execution{
 		Streams: Streams{Stdout: io.Discard, Stderr: io.Discard, TTY: wanted.TTY},
 		failure: open[corev1.StreamTypeError],
 		plain: protocol != remotecommand.StreamProtocolV4Name &&
 			protocol != remotecommand.StreamProtocolV5Name,
-		close: func() { _ = conn.Close() },
+		close: func() {
+			_ = conn.Close() // it is over in any case
+			watching.Wait()
+		},
 	}
 	if s := open[corev1.StreamTypeStdin]; s != nil {
 		c.Stdin = s
@@ -264,7 +275,7 @@ func openSPDY(
 		c.Stderr = s
 	}
 	if s := open[corev1.StreamTypeResize]; s != nil {
-		go func() { _, _ = io.Copy(io.Discard, s) }()
+		watching.Go(func() { _, _ = io.Copy(io.Discard, s) })
 	}
 	return c
 }

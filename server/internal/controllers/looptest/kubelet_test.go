@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -238,7 +239,8 @@ func TestKubeletExec(t *testing.T) {
 					t.Errorf("%v: %q, %q, %v", command, stdout, stderr, err)
 				}
 			}
-			check([]string{"psql", "-c", `"select`, `1"`}, "1\n", "", 0)
+			check([]string{"psql", "-c", "select 1"}, "1\n", "", 0)
+			check([]string{"sh", "-c", `psql -c "select 1"`}, "1\n", "", 0)
 			check([]string{"broken", "pipe"}, "", "it broke\n", 3)
 			check([]string{"slow"}, "done\n", "", 0)
 			check([]string{"echo", "hi", "there"}, "hi there\n", "", 0)
@@ -339,7 +341,8 @@ func TestKubeletForward(t *testing.T) {
 	defer process.Close()
 	at := workloadtest.Must(url.Parse(process.URL))(t)
 	k := startKubelet(t, func(o *server.Options) { o.StandInPorts = []string{at.Port()} })
-	k.create("web", nodesAnnotated("forward-80", at.Host), nodesAnnotated("forward-81", "127.0.0.1:1"),
+	labelled := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
+	k.create("web", labelled, nodesAnnotated("forward-80", at.Host), nodesAnnotated("forward-81", "127.0.0.1:1"),
 		nodesAnnotated("forward-82", "192.0.2.7:80"), nodesAnnotated("forward-83", "example.com:80"))
 
 	get := func(path string) (string, error) {
@@ -353,6 +356,21 @@ func TestKubeletForward(t *testing.T) {
 	if got, err := get("web/proxy/"); got != "/ of the process" {
 		t.Errorf("the proxy gets %q, %v without a port", got, err)
 	}
+	workloadtest.Must(k.client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "web"},
+			Ports:    []corev1.ServicePort{{Port: 8000, TargetPort: intstr.FromInt32(80)}},
+		},
+	}, metav1.CreateOptions{}))(t)
+	workloadtest.Until(t, func(ctx context.Context) string {
+		data, err := k.client.CoreV1().RESTClient().Get().AbsPath(
+			"/api/v1/namespaces/default/services/web:8000/proxy/s").DoRaw(ctx)
+		if string(data) != "/s of the process" {
+			return fmt.Sprintf("the proxy of the service gets %q, %v", data, err)
+		}
+		return ""
+	})
 	for port, want := range map[string]string{
 		"81": "--stand-in-ports=1", "82": "not a loopback address", "83": "not a loopback address",
 		"84": "forward-84",

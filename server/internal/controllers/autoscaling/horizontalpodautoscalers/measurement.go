@@ -287,7 +287,8 @@ func ratioOf(
 	if requested == 0 {
 		return 0, nil, errors.New("no metrics returned matched known pods")
 	}
-	percent := int32(min(total*100/requested, math.MaxInt32))
+	// The product would not fit into an integer if pods used petabytes.
+	percent := int32(min(float64(total)*100/float64(requested), math.MaxInt32))
 	status.AverageUtilization = &percent
 	return float64(percent) / float64(*target.AverageUtilization), status, nil
 }
