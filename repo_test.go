@@ -114,7 +114,8 @@ var rooms = map[string][]string{
 		"server/internal/controllers/loop",
 	},
 	"server/internal/metricsapi": {
-		"server/internal/auth/pki", "server/internal/simulated", "server/internal/stopper",
+		"server/internal/auth/pki", "server/internal/requests/epoch", "server/internal/simulated",
+		"server/internal/stopper",
 	},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
 	"server/internal/disturb":                  {"chain/history"},

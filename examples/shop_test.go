@@ -86,7 +86,7 @@ func TestShop(t *testing.T) {
 	}
 	pod := k.Run("get", "pods", "-l=app=api", "-o=jsonpath={.items[0].metadata.name}")
 	if got := k.Run("get", "--raw", "/api/v1/namespaces/default/pods/"+pod+":80/proxy/orders"); got !=
-		"GET /orders: three orders" {
+		"GET /orders: three orders\n" {
 		t.Errorf("the process answers %q", got)
 	}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	aggregatorclientset "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	apiregistrationlisters "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
 
+	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 	"github.com/kinproc/kinproc/server/internal/simulated"
 )
 
@@ -45,32 +47,34 @@ type Registration struct {
 }
 
 // Register writes the objects that are missing. What others wrote stays, and what they delete stays
-// away until the next start. But after a reset of the control plane, when the informer finds out from
-// a list that an APIService is gone, it is missing by accident. Register returns when ctx ends.
+// away until the next start. But an APIService that goes by a reset of the control plane comes back.
+// Register returns when ctx ends.
 func (r Registration) Register(ctx context.Context) {
-	accidents := make(chan struct{}, 1)
+	var since atomic.Pointer[epoch.Stamp]
+	resets := make(chan struct{}, 1)
 	handler, err := r.APIServices.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		DeleteFunc: func(obj any) {
-			if _, accident := obj.(cache.DeletedFinalStateUnknown); !accident {
+		DeleteFunc: func(any) {
+			if !since.Load().Stale() {
 				return
 			}
 			select {
-			case accidents <- struct{}{}:
+			case resets <- struct{}{}:
 			default:
 			}
 		},
 	})
 	if err != nil {
 		utilruntime.HandleErrorWithContext(ctx, err, "Watching APIServices failed")
-	} else {
-		// fails only for a handler of another informer
-		defer func() { _ = r.APIServices.RemoveEventHandler(handler) }()
+		return
 	}
+	// fails only for a handler of another informer
+	defer func() { _ = r.APIServices.RemoveEventHandler(handler) }()
 	for ctx.Err() == nil {
+		since.Store(epoch.Of(epoch.Begin(ctx)))
 		r.until(ctx, "Registering the metrics APIs failed, trying again", register)
 		select {
 		case <-ctx.Done():
-		case <-accidents:
+		case <-resets:
 		}
 	}
 }
@@ -86,7 +90,7 @@ func (r Registration) until(
 ) {
 	c, err := r.clients()
 	for err == nil {
-		if err = do(ctx, c); err == nil || ctx.Err() != nil {
+		if err = do(epoch.Begin(ctx), c); err == nil || ctx.Err() != nil {
 			return
 		}
 		utilruntime.HandleErrorWithContext(ctx, err, failed)

@@ -348,6 +348,23 @@ func TestMetricsOtherServer(t *testing.T) {
 	workloadtest.Must(services.Get(t.Context(), name, metav1.GetOptions{}))(t)
 }
 
+// TestMetricsReset goes back to a state without the APIs, which are there again then.
+func TestMetricsReset(t *testing.T) {
+	t.Parallel()
+	other := startMetrics(t, func(o *server.Options) { o.SimulatedMetrics = false })
+	nodesAwait(t, other.client, 1)
+	workloadtest.Await(t, "the service account", func(ctx context.Context) (*corev1.ServiceAccount, error) {
+		return other.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+	}, func(*corev1.ServiceAccount) bool { return true })
+	without := workloadtest.Must(other.Snapshot(t.Context()))(t)
+	m := startMetrics(t)
+	m.deploy("web", 1, nil, nil)
+	m.usage("web", 1)
+	workloadtest.OK(t, m.Reset(t.Context(), without))
+	m.deploy("web", 2, map[string]string{"kinproc.dev/cpu": "70m"}, nil)
+	m.want(m.usage("web", 2), "140m", "20Mi")
+}
+
 // TestMetricsDiscovery lists the metrics that there are, and refuses what is none.
 func TestMetricsDiscovery(t *testing.T) {
 	t.Parallel()
