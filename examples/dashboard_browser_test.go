@@ -128,8 +128,9 @@ func openBrowser(t *testing.T, link string) *browser {
 
 // tab is a page of the browser.
 type tab struct {
-	t   *testing.T
-	ctx context.Context
+	t     *testing.T
+	ctx   context.Context
+	close func()
 
 	mu       sync.Mutex
 	problems []string
@@ -141,7 +142,7 @@ func (b *browser) open(t *testing.T, view string, width, height int64, dark bool
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx)
 	t.Cleanup(cancel)
-	p := &tab{t: t, ctx: ctx}
+	p := &tab{t: t, ctx: ctx, close: cancel}
 	chromedp.ListenTarget(ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
@@ -200,26 +201,26 @@ func (p *tab) run(actions ...chromedp.Action) {
 }
 
 // eval returns the value of an expression on the page.
-func eval[T any](p *tab, expression string) T {
+func eval[T any](p *tab, expression string, options ...chromedp.EvaluateOption) T {
 	p.t.Helper()
 	var value T
-	p.run(chromedp.Evaluate(expression, &value))
+	p.run(chromedp.Evaluate(expression, &value, options...))
 	return value
 }
 
-// until waits until an expression is true.
+// until waits until an expression is true. While an element is missing, it is not.
 func (p *tab) until(expression string) {
 	p.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
-	for !eval[bool](p, "Boolean("+expression+")") {
+	for !eval[bool](p, "(() => { try { return Boolean("+expression+") } catch { return false } })()") {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			p.t.Fatalf("gave up waiting for %s; the page says %s", expression,
-				eval[string](p, "document.body.innerText"))
+			p.t.Fatalf("gave up waiting for %s; at %s, the page says %s", expression,
+				eval[string](p, "location.hash"), eval[string](p, "document.querySelector('#main').innerText"))
 		}
 	}
 }
@@ -231,6 +232,33 @@ func (p *tab) fits() {
 	if widths[0] > widths[1] {
 		p.t.Errorf("%s is %d pixels wide in a window of %d", eval[string](p, "location.hash"),
 			widths[0], widths[1])
+	}
+}
+
+// broken is an expression for the words that are broken inside: those whose letters are in more than
+// one line. Code may be broken.
+const broken = `(() => {
+	const found = [];
+	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (texts.nextNode()) {
+		const text = texts.currentNode, inside = text.parentElement;
+		if (!inside.checkVisibility() || inside.closest("pre, .code, .unseen, textarea")) continue;
+		for (const word of text.data.matchAll(/[A-Za-z]+/g)) {
+			const range = document.createRange();
+			range.setStart(text, word.index);
+			range.setEnd(text, word.index + word[0].length);
+			const lines = new Set([...range.getClientRects()].map(r => Math.round(r.top)));
+			if (lines.size > 1) found.push(word[0] + " in " + text.data.slice(0, 60));
+		}
+	}
+	return found;
+})()`
+
+// whole fails the test if a word is broken inside.
+func (p *tab) whole() {
+	p.t.Helper()
+	if words := eval[[]string](p, broken); len(words) > 0 {
+		p.t.Errorf("%s breaks words: %q", eval[string](p, "location.hash"), words)
 	}
 }
 
@@ -303,6 +331,7 @@ func (p *tab) set(field, value string) {
 	p.run(chromedp.Evaluate(fmt.Sprintf(`(field => {
 		field.value = %q;
 		field.dispatchEvent(new Event("input", {bubbles: true}));
+		field.dispatchEvent(new Event("change", {bubbles: true}));
 	})(document.querySelector(%q))`, value, field), nil))
 }
 

@@ -144,8 +144,8 @@ export function showRates() {
 }
 
 for (const name of ["path", "user", "agent", "code", "slow"]) {
-	form[name].addEventListener("input", later(() =>
-		go(changed({[name]: form[name].value.trim()}), true)));
+	const filter = later(value => go(changed({[name]: value}), true));
+	form[name].addEventListener("input", () => filter(form[name].value.trim()));
 }
 form.method.addEventListener("change", e => go(changed({method: e.target.value}), true));
 form.loops.addEventListener("change", e =>

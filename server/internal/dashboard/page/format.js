@@ -81,6 +81,6 @@ export function pathParts(path) {
 export function path(text) {
 	const [head, name, rest] = pathParts(text);
 	return el("span", {class: "path", title: text},
-		el("span", {class: "head"}, head), el("span", {class: "name"}, soft(name)),
+		el("span", {class: "head"}, soft(head)), el("span", {class: "name"}, soft(name)),
 		rest ? el("span", {class: "rest"}, rest) : null);
 }

@@ -94,7 +94,7 @@ async function eventsTab(o) {
 
 // who says who wrote a version.
 export function who(v) {
-	if (!v.user) return "written before the server started, or not by a request";
+	if (!v.user) return "somebody, before the server started or not by a request";
 	const user = v.as ? `${v.user} (impersonated by ${v.as})` : v.user;
 	return v.loop ? v.client : `${user} with ${v.manager || v.client || "an unnamed client"}`;
 }

@@ -139,7 +139,8 @@ const wideEnough = matchMedia("(min-width: 1100px)");
 
 for (const name of ["contains", "labels", "fields"]) {
 	const field = $("#selection").elements[name];
-	field.addEventListener("input", later(() => go(changed({[name]: field.value.trim()}), true)));
+	const filter = later(value => go(changed({[name]: value}), true));
+	field.addEventListener("input", () => filter(field.value.trim()));
 }
 $("#selection").elements.namespace.addEventListener("change", e =>
 	go(changed({namespace: e.target.value, name: "", inside: "", rev: ""})));

@@ -5,7 +5,7 @@
 import {el} from "./dom.js";
 import {age, sign} from "./format.js";
 
-const rowHeight = 31, twoLines = 54, overscan = 12, gap = 16;
+const rowHeight = 31, twoLines = 54, overscan = 15, gap = 16;
 const shortest = 64, longest = 460, sampled = 300;
 
 // The columns that stay longest, the most important one first.
@@ -112,7 +112,7 @@ export class Table {
 		this.template = "26px " + shown.map(i => `${Math.floor(widths.get(i))}px`).join(" ");
 		this.height = this.second >= 0 ? twoLines : rowHeight;
 		this.header();
-		this.drawn = "";
+		this.drawn = null;
 		this.draw();
 	}
 
@@ -134,12 +134,13 @@ export class Table {
 	// draw makes the rows that can be seen.
 	draw() {
 		if (!this.template) return;
-		const first = Math.max(0, Math.floor(this.box.scrollTop / this.height) - overscan);
-		const seen = Math.ceil(this.box.clientHeight / this.height) + 2 * overscan;
-		const last = Math.min(this.rows.length, first + seen);
-		const now = `${first} ${last}`;
-		if (now === this.drawn) return;
-		this.drawn = now;
+		const top = Math.floor(this.box.scrollTop / this.height);
+		const bottom = Math.min(this.rows.length,
+			top + Math.ceil(this.box.clientHeight / this.height));
+		if (this.drawn && top >= this.drawn.first && bottom <= this.drawn.last) return;
+		const first = Math.max(0, top - overscan);
+		const last = Math.min(this.rows.length, bottom + overscan);
+		this.drawn = {first, last};
 		const focused = this.body.contains(document.activeElement);
 		this.body.style.height = this.rows.length * this.height + "px";
 		this.body.replaceChildren(...this.rows.slice(first, last).map((r, i) =>
@@ -192,7 +193,7 @@ export class Table {
 		else if (top + this.height > this.box.scrollTop + room) {
 			this.box.scrollTop = top + this.height - room;
 		}
-		this.drawn = "";
+		this.drawn = null;
 		this.draw();
 		this.focus();
 	}

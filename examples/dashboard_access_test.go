@@ -1,0 +1,216 @@
+package examples_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+// axeVersion is the version of axe-core, which finds what keeps people from using a page.
+const axeVersion = "4.11.0"
+
+// findAxe returns the script of axe-core, which npm gets. Without npm, the script is empty, but not
+// in CI.
+func findAxe(t *testing.T) string {
+	t.Helper()
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("there is no npm; on Debian: apt-get install -y --no-install-recommends npm")
+		}
+		t.Log("there is no npm, so axe-core does not look at the page")
+		return ""
+	}
+	dir := t.TempDir()
+	install := exec.Command(npm, "install", "--prefix", dir, "--cache", filepath.Join(dir, "cache"),
+		"--ignore-scripts", "--no-audit", "--no-fund", "axe-core@"+axeVersion)
+	if out, err := install.CombinedOutput(); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("npm install: %v\n%s", err, out)
+		}
+		t.Logf("npm cannot get axe-core, which does not look at the page: %v\n%s", err, out)
+		return ""
+	}
+	script, err := os.ReadFile(filepath.Join(dir, "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(script)
+}
+
+// accessible fails the test if axe-core finds something on the page.
+func (p *tab) accessible(axe string) {
+	p.t.Helper()
+	if axe == "" {
+		return
+	}
+	p.run(chromedp.Evaluate(axe, nil))
+	found := eval[[]string](p, `axe.run().then(r => r.violations.map(v =>
+		v.id + ": " + v.nodes[0].html + " " + v.nodes[0].failureSummary))`, awaitPromise)
+	for _, finding := range found {
+		p.t.Errorf("%s: axe-core finds %s", eval[string](p, "location.hash"), finding)
+	}
+}
+
+// testWidths opens each screen in each width, light and dark.
+func testWidths(t *testing.T, b *browser, s *server.Server) {
+	axe := findAxe(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var sending sync.WaitGroup
+	sending.Go(func() { send(ctx, s, 20) })
+	defer sending.Wait()
+	defer cancel()
+	const web = "objects?group=apps&resource=deployments&inside=default&name=web"
+	screens := []struct{ view, do, until string }{
+		{"home", "", `document.querySelector("#changed li")`},
+		{"chain", "", `parseInt(document.querySelector("#pace").innerText) > 5 &&
+			document.querySelector("#requests tbody a")`},
+		{"chain?loops=1", `[...document.querySelectorAll("#requests tbody a")].at(-1)?.click()`,
+			`document.querySelector("#request .related tr") ||
+			(document.querySelector("#requests tbody a")?.click(), false)`},
+		{"inventory", "", `document.querySelector("#inventory-state").innerText.startsWith("as of")`},
+		{"objects", "", `document.querySelector("#list .row")`},
+		{"objects?resource=events", "", `document.querySelector("#list .row")`},
+		{"objects?resource=clusterroles&group=rbac.authorization.k8s.io", "",
+			`document.querySelector("#list .row")`},
+		{web, "", `document.querySelector(".yaml .line")`},
+		{web + "&tab=events", "", `document.querySelector(".events li")`},
+		{web + "&tab=history", "", `document.querySelector(".versions li")`},
+		{web + "&tab=tree", "", `document.querySelectorAll(".tree li").length > 3`},
+		{web, "", `document.querySelector("#change").open ||
+			(document.querySelector('[data-key="edit"]')?.click(), false)`},
+		{"search?text=web", "", `document.querySelector("#found li")`},
+		{"try", `document.querySelector("#attempt button").click()`,
+			`document.querySelector("#answer .yaml")`},
+		{"walk", `document.querySelector("#walk-start").click()`, `document.querySelector(".steps")`},
+	}
+	for _, width := range []int64{390, 1280, 1920} {
+		for _, dark := range []bool{false, true} {
+			for _, screen := range screens {
+				p := b.open(t, screen.view, width, 844, dark)
+				if screen.do != "" {
+					p.run(chromedp.Evaluate(screen.do, nil))
+				}
+				p.until(screen.until)
+				p.fits()
+				p.whole()
+				p.accessible(axe)
+				background := eval[string](p, "getComputedStyle(document.body).backgroundColor")
+				if dark != (background == "rgb(20, 24, 30)") {
+					t.Errorf("dark is %t, but the background is %s", dark, background)
+				}
+				switch {
+				case screen.view == "chain" && width == 390 && dark:
+					p.picture("dashboard-narrow")
+				case screen.view == "chain" && width == 1920:
+					// The list of requests uses the room.
+					if part := eval[float64](p, `document.querySelector("#view-chain .columns").clientWidth /
+						innerWidth`); part < .9 {
+						t.Errorf("the chain uses %.0f %% of 1920 pixels", 100*part)
+					}
+				}
+				p.close()
+			}
+		}
+	}
+}
+
+// testKeyboard uses the page without a pointer.
+func testKeyboard(t *testing.T, b *browser) {
+	p := b.open(t, "home", 1280, 800, false)
+	focus := func() string {
+		return eval[string](p, `document.activeElement.dataset.key || document.activeElement.hash ||
+			document.activeElement.id || document.activeElement.innerText || document.activeElement.tagName`)
+	}
+	press := func(want string) {
+		t.Helper()
+		for range 200 {
+			if strings.HasPrefix(focus(), want) {
+				return
+			}
+			p.run(chromedp.KeyEvent(kb.Tab))
+		}
+		t.Fatalf("the tab key never reaches %s", want)
+	}
+	press("#objects")
+	p.keys("Enter")
+	p.until(listed("web-"))
+	// One press of the tab key leads into the list, and the arrows through it.
+	first := eval[string](p, `document.querySelector("#list .row a").dataset.key`)
+	press(first)
+	p.keys("ArrowDown", "ArrowDown", "ArrowUp")
+	second := eval[string](p, `document.querySelectorAll("#list .row a")[1].dataset.key`)
+	if got := focus(); got != second {
+		t.Errorf("the focus is on %s, want %s", got, second)
+	}
+	p.keys("End")
+	p.until(`document.activeElement.dataset.key ===
+		[...document.querySelectorAll("#list .row a")].at(-1).dataset.key`)
+	p.keys("Enter")
+	p.until(`document.querySelector("#object").innerText.includes("kind: Pod")`)
+	press("edit")
+	p.keys("Enter")
+	p.until(`document.activeElement.tagName === "TEXTAREA"`)
+	p.keys("Escape")
+	p.until(`document.activeElement.dataset.key === "edit"`)
+	press("#objects?inside=default&name=")
+	for !eval[bool](p, `document.activeElement.innerText === "History"`) {
+		p.run(chromedp.KeyEvent(kb.Tab))
+	}
+	p.keys("Enter")
+	p.until(`document.querySelector("#slider")`)
+	press("slider")
+	p.keys("ArrowLeft")
+	p.until(`!/^(\d+) of \1:/.test(document.querySelector(".version").innerText)`)
+
+	// A link of the chain filters with Enter; a request opens with Enter and closes with Escape, and
+	// the focus is where it was.
+	p.run(chromedp.Evaluate(`location.hash = "chain"`, nil))
+	p.run(chromedp.Focus(`#links [data-place="core"] button`, chromedp.ByQuery))
+	p.keys("Enter")
+	p.until(`location.hash === "#chain?end=core"`)
+	p.until(`document.querySelector("#requests tbody a") || (fetch("/namespaces"), false)`)
+	p.run(chromedp.Focus("#requests tbody a", chromedp.ByQuery))
+	p.keys("Enter")
+	p.until(`document.querySelector("#request .outcome")`)
+	p.keys("Escape")
+	p.until(`!document.querySelector("#request").open && document.activeElement.closest("#requests")`)
+	if unnamed := eval[int](p, `[...document.querySelectorAll("button, input, select, textarea, a")]
+		.filter(e => !e.innerText?.trim() && !e.labels?.length && !e.ariaLabel)
+		.filter(e => !e.closest("[hidden]") && e.checkVisibility()).length`); unnamed > 0 {
+		t.Errorf("%d controls have no name", unnamed)
+	}
+}
+
+// keys presses keys, by their names.
+func (p *tab) keys(names ...string) {
+	p.t.Helper()
+	codes := map[string]string{
+		"Enter": kb.Enter, "Escape": kb.Escape, "ArrowDown": kb.ArrowDown, "ArrowUp": kb.ArrowUp,
+		"ArrowLeft": kb.ArrowLeft, "End": kb.End,
+	}
+	for _, name := range names {
+		code := codes[name]
+		if code == "" {
+			code = name
+		}
+		p.run(chromedp.KeyEvent(code))
+	}
+}
+
+// click clicks on the first element of a selector, once there is one.
+func (p *tab) click(selector string) {
+	p.t.Helper()
+	p.until(fmt.Sprintf("document.querySelector(%q)?.checkVisibility()", selector))
+	p.run(chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).click()", selector), nil))
+}

@@ -1,0 +1,297 @@
+package examples_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/examples/kubectl"
+	"github.com/kinproc/kinproc/server"
+)
+
+// listed is an expression for the number of rows of the list of objects that contain a text.
+func listed(text string) string {
+	return fmt.Sprintf(
+		"[...document.querySelectorAll('#list .row')].filter(r => r.innerText.includes(%q)).length", text)
+}
+
+// names is an expression for the names in the list of objects that are on the screen.
+const names = `[...document.querySelectorAll("#list .row a")].map(a => a.innerText)`
+
+func testObjects(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	p := b.open(t, "objects", 1280, 800, false)
+	p.until(listed("web-"))
+	k.Run("run", "fresh", "--image=nginx", "--labels=team=one")
+	p.until(listed("fresh")) // without a reload
+	p.until(`document.querySelector("#list .row.pending .sign.pending")`)
+	p.until(`document.querySelector("#objects-state a").innerText === "1 not ready"`)
+
+	// Sorted by a column, in both directions.
+	p.click(`#list .sort[title="sort by Name"]`)
+	p.until(names + `[0].startsWith("api-")`)
+	p.click(`#list .sort[title="sort by Name"]`)
+	p.until(names + `[0].startsWith("web-") && location.hash.includes("down=1")`)
+
+	// Filtered by label, by field, by namespace, and by state.
+	p.set(`#selection [name="labels"]`, "team=one")
+	p.until(names + `.join() === "fresh"`)
+	p.set(`#selection [name="labels"]`, "team in (")
+	p.until(`document.querySelector("#objects-failed").innerText.includes("cannot be listed")`)
+	p.set(`#selection [name="labels"]`, "")
+	p.set(`#selection [name="fields"]`, "status.phase=Pending")
+	p.until(names + `.join() === "huge"`)
+	p.set(`#selection [name="fields"]`, "")
+	p.until(listed("web-"))
+	p.click("#objects-state a")
+	p.until(names + `.join() === "huge"`)
+	p.run(chromedp.NavigateBack())
+	p.until(listed("web-"))
+	p.set(`#selection [name="namespace"]`, "kube-system")
+	p.until(`document.querySelector("#objects-empty").checkVisibility()`)
+	p.set(`#selection [name="namespace"]`, "default")
+	p.until(listed("web-"))
+
+	// One object: it folds, keeps what is folded while it changes, and copies.
+	p.click(`#list a[data-key="default/fresh"]`)
+	p.until(`document.querySelector("#object").innerText.includes("phase: Running")`)
+	p.click(`.yaml [data-path="spec"]`)
+	p.until(`!document.querySelector(".yaml").innerText.includes("containers:")`)
+	k.Run("label", "pod", "fresh", "color=green")
+	p.until(`document.querySelector(".yaml .fresh")?.innerText.includes("color: green")`)
+	if eval[bool](p, `document.querySelector(".yaml").innerText.includes("containers:")`) {
+		t.Error("the object unfolds when it changes")
+	}
+	p.click(".tools button")
+	p.until(`/copied|selected/.test(document.querySelector(".tools output").innerText)`)
+	p.click(`.yaml [data-path="spec"]`)
+	p.picture("dashboard-objects")
+
+	// Its owners, which are links, and the way back.
+	p.run(chromedp.Evaluate(`location.hash =
+		"objects?group=apps&resource=deployments&inside=default&name=web&tab=tree"`, nil))
+	p.until(`document.querySelectorAll("#object .tree li").length === 5`)
+	p.click(`#object .tree a[href*="resource=pods"]`)
+	p.until(`document.querySelector("#object-kind").innerText === "Pod in default"`)
+	p.until(`document.querySelector("#object .tree [aria-current]").innerText.startsWith("web-")`)
+	p.run(chromedp.NavigateBack())
+	p.until(`document.querySelector("#object-kind").innerText === "Deployment in default"`)
+
+	// The menu of kinds, by group, with a search box.
+	p.set("#kind-search", "cron")
+	p.until(`[...document.querySelectorAll("#kinds a")].filter(a => a.checkVisibility())
+		.map(a => a.innerText.split("\n")[0]).join() === "CronJob,CronTab"`)
+	p.click(`#kinds a[data-kind="crontabs.simple.extension.io"]`)
+	p.until(listed("my-crontab"))
+
+	k.Run("delete", "pod", "fresh", "--wait=false")
+	p.run(chromedp.Evaluate(`location.hash = "objects"`, nil))
+	p.until(listed("web-") + " && !" + listed("fresh"))
+	k.Run("create", "secret", "generic", "hush", "--from-literal=password=Correct-Horse")
+	p.run(chromedp.Evaluate(
+		`location.hash = "objects?resource=secrets&inside=default&name=hush"`, nil))
+	p.until(`document.querySelector("#object").innerText.includes("bytes, not shown")`)
+	p.run(chromedp.Evaluate(
+		`location.hash = "objects?resource=secrets&inside=default&name=hush&tab=history"`, nil))
+	p.until(`document.querySelector("#object .versions").innerText.includes("created")`)
+	if eval[bool](p, `document.documentElement.outerHTML.includes("Correct-Horse")`) {
+		t.Error("the page has the data of a Secret")
+	}
+}
+
+func testEvents(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	for _, width := range []int64{390, 1280} {
+		p := b.open(t, "objects?resource=events", width, 800, false)
+		p.until(listed("Scheduled"))
+		k.Run("scale", "deployment", "api", "--replicas=1")
+		k.Run("scale", "deployment", "api", "--replicas=2")
+		p.until(`document.querySelector("#list .row").innerText.includes("api")`)
+		p.until(`document.querySelector("#list .row.failing .sign.failing")`)
+		p.whole()
+		p.fits()
+		seconds := eval[[]float64](p, `(async () => {
+			const {rows} = await new Promise(done => {
+				const source = new EventSource("/objects?version=v1&resource=events");
+				source.addEventListener("list", e => { source.close(); done(JSON.parse(e.data)); });
+			});
+			return rows.map(r => Date.parse(r.at) / 1000);
+		})()`, awaitPromise)
+		for i := range seconds {
+			if i > 0 && seconds[i] > seconds[i-1] {
+				t.Errorf("the event %d is newer than the one before", i)
+			}
+		}
+		if width == 390 {
+			p.until(`document.querySelector("#list .row .second").innerText.length > 10`)
+		}
+	}
+}
+
+func testHistory(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	k.Run("create", "configmap", "limits", "--from-literal=size=1")
+	k.Run("patch", "configmap", "limits", "--type=merge", `-p={"data":{"size":"2"}}`)
+	k.Run("label", "configmap", "limits", "app=web", "--as=jane", "--as-group=system:masters")
+	p := b.open(t, "objects?resource=configmaps&inside=default&name=limits&tab=history", 1280, 800,
+		false)
+	p.until(`document.querySelector(".version")?.innerText.startsWith("3 of 3")`)
+	p.until(`document.querySelector(".version").innerText.includes("by jane (impersonated by")`)
+	p.until(`document.querySelector(".version pre .add").innerText.includes("labels:")`)
+	k.Run("patch", "configmap", "limits", "--type=merge", `-p={"data":{"size":"3"}}`)
+	p.until(`document.querySelector(".version").innerText.startsWith("4 of 4")`) // without a reload
+	p.run(chromedp.Focus("#slider", chromedp.ByQuery))
+	p.keys("ArrowLeft", "ArrowLeft")
+	p.until(`document.querySelector(".version").innerText.startsWith("2 of 4")`)
+	p.until(`document.querySelector(".changes").innerText === '~ .data.size: "1" → "2"'`)
+	p.until(`document.querySelector("#slider").getAttribute("aria-valuetext").includes("kubectl-patch")`)
+	p.picture("dashboard-history")
+	// The address has the version.
+	p.run(chromedp.Reload())
+	p.until(`document.querySelector(".version")?.innerText.startsWith("2 of 4")`)
+	p.click(".versions li:first-child a")
+	p.until(`document.querySelector(".version").innerText.startsWith("1 of 4")`)
+	k.Run("delete", "configmap", "limits")
+	p.until(`document.querySelector("#object-failed").innerText.startsWith("It is gone")`)
+	p.until(`document.querySelector(".versions .deleted")`)
+}
+
+func testChange(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	k.Run("create", "deployment", "changed", "--image=nginx", "--replicas=1")
+	p := b.open(t, "objects?group=apps&resource=deployments&inside=default&name=changed", 1280, 800,
+		false)
+	p.until(`document.querySelector("#object").innerText.includes("kind: Deployment")`)
+	replace := func(old, now string) {
+		t.Helper()
+		p.run(chromedp.Evaluate(fmt.Sprintf(`(text => {
+			text.value = text.value.replace(%q, %q);
+			text.dispatchEvent(new Event("input"));
+		})(document.querySelector("#change textarea"))`, old, now), nil))
+	}
+	press := func(text string) {
+		t.Helper()
+		p.run(chromedp.Evaluate(fmt.Sprintf(`[...document.querySelectorAll("#change-body button")]
+			.find(b => b.innerText === %q).click()`, text), nil))
+	}
+	closed := `!document.querySelector("#change").open`
+
+	// Edit: the server validates, says what it would change, and saves.
+	p.click(`[data-key="edit"]`)
+	replace("replicas: 1", "replicas: -1")
+	press("Check")
+	p.until(`document.querySelector("#change .problem").innerText.includes("must be greater than or")`)
+	replace("replicas: -1", "replicaz: 2")
+	press("Check")
+	p.until(`document.querySelector("#change .problem").innerText.includes("unknown field")`)
+	replace("replicaz: 2", "replicas: 2")
+	press("Check")
+	p.until(`document.querySelector("#change .diff .add")?.innerText.includes("generation: 2") &&
+		document.querySelector("#change .diff").innerText.includes("+   replicas: 2")`)
+	if got := k.Run("get", "deployment", "changed", "-o=jsonpath={.spec.replicas}"); got != "1" {
+		t.Errorf("the check has changed the replicas to %s", got)
+	}
+	p.picture("dashboard-edit")
+	press("Save")
+	p.until(closed)
+	p.until(`document.querySelector(".yaml").innerText.includes("replicas: 2")`)
+
+	p.click(`[data-key="scale"]`)
+	p.set(`#change [name="replicas"]`, "3")
+	press("Scale")
+	p.until(closed)
+	p.until(`document.querySelector(".yaml").innerText.includes("readyReplicas: 3")`)
+
+	p.click(`[data-key="restart"]`)
+	press("Restart")
+	p.until(closed)
+	p.until(`document.querySelector(".yaml").innerText.includes("kubectl.kubernetes.io/restartedAt")`)
+
+	// Delete, and leave what it owns.
+	p.click(`[data-key="delete"]`)
+	p.until(`/It owns \d+ objects/.test(document.querySelector("#change-body").innerText)`)
+	p.set(`#change [name="propagation"]`, "Orphan")
+	press("Delete")
+	p.until(closed)
+	p.until(`document.querySelector("#object-failed").innerText.startsWith("It is gone")`)
+	if k.Run("get", "replicasets", "-l=app=changed", "-o=name") == "" {
+		t.Error("what it owned is gone too")
+	}
+	k.Run("delete", "replicasets", "-l=app=changed")
+	p.ignoreRefusals()
+}
+
+func testSearch(t *testing.T, b *browser) {
+	p := b.open(t, "home", 1280, 800, false)
+	// The key itself would be typed too: the driver does not know that the page has used it.
+	p.run(chromedp.Evaluate(`document.body.dispatchEvent(
+		new KeyboardEvent("keydown", {key: "/", bubbles: true}))`, nil))
+	p.until(`document.activeElement.id === "search-text"`)
+	p.run(chromedp.SendKeys("#search-text", "my-cron", chromedp.ByQuery))
+	p.until(`document.querySelector("#found a")?.innerText === "my-crontab"`)
+	p.keys("Enter")
+	p.until(`document.querySelector("#object")?.innerText.includes("kind: CronTab")`)
+	p.run(chromedp.NavigateBack())
+	p.until(`location.hash === "#search?text=my-cron" && document.querySelector("#found a")`)
+}
+
+// many is how many objects testMany lists. The dashboard lists up to 10,000, and a namespace has
+// some of its own.
+const many = 9_990
+
+func testMany(t *testing.T, b *browser, s *server.Server) {
+	config := rest.CopyConfig(s.RESTConfig())
+	config.QPS = -1
+	client := kubernetes.NewForConfigOrDie(config).CoreV1()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "many"}}
+	if _, err := client.Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const workers = 16
+	var creating sync.WaitGroup
+	for worker := range workers {
+		creating.Go(func() {
+			for i := worker; i < many; i += workers {
+				one := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("one-%05d", i)}}
+				if _, err := client.ConfigMaps("many").Create(t.Context(), one,
+					metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	creating.Wait()
+	if t.Failed() {
+		return
+	}
+	p := b.open(t, "objects?resource=configmaps&namespace=many&contains=one-", 1280, 800, false)
+	p.until(fmt.Sprintf(
+		`document.querySelector("#objects-state").innerText.startsWith("%d objects")`, many))
+	// From the first row to the last one, only those on the screen are elements.
+	var took, slowest float64
+	most := 0
+	began := time.Now()
+	for step := range 50 {
+		p.run(chromedp.Evaluate(fmt.Sprintf(`(async () => {
+			const box = document.querySelector("#list"), began = performance.now();
+			box.scrollTop = box.scrollHeight * %d / 49;
+			await new Promise(requestAnimationFrame);
+			await new Promise(requestAnimationFrame);
+			return performance.now() - began;
+		})()`, step), &took, awaitPromise))
+		slowest = max(slowest, took)
+		most = max(most, eval[int](p, `document.querySelectorAll("#list .row").length`))
+	}
+	p.until(listed(fmt.Sprintf("one-%05d", many-1)))
+	t.Logf("50 leaps through %d objects took %s, the slowest %.0f ms until the next frame but one; "+
+		"at most %d rows were elements", many, time.Since(began), slowest, most)
+	if most > 100 {
+		t.Errorf("the list has %d rows", most)
+	}
+	p.set(`#selection [name="contains"]`, "one-00999")
+	p.until(names + `.join() === "one-00999"`)
+}
