@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,6 +62,11 @@ declaration of a kind, the program, tests, and manifests for a cluster.`,
 	}
 	o.addFlags(cmd.Flags())
 	o.addScopeFlag(cmd.Flags())
+	cmd.Flags().StringVar(&o.project.Storage, "storage", "", "where the server stores objects: "+
+		strings.Join(scaffold.Storages(), ", ")+
+		"; if empty, files if it is given a folder, and memory otherwise")
+	_ = cmd.RegisterFlagCompletionFunc("storage", // the flag exists
+		cobra.FixedCompletions(scaffold.Storages(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

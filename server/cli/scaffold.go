@@ -53,20 +53,9 @@ func (o *scaffolding) complete(name string) {
 	p.Module = cmp.Or(p.Module, "example.com/"+name)
 	k.Group = cmp.Or(k.Group, name+".example.com")
 	k.Version = cmp.Or(k.Version, "v1")
-	k.Kind = cmp.Or(k.Kind, camelCase(name))
+	k.Kind = cmp.Or(k.Kind, scaffold.CamelCase(name))
 	resource, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: k.Kind})
 	k.Plural = cmp.Or(k.Plural, resource.Resource)
-}
-
-// camelCase returns a name such as port-rule as PortRule.
-func camelCase(name string) string {
-	var camel strings.Builder
-	for part := range strings.SplitSeq(name, "-") {
-		if part != "" {
-			camel.WriteString(strings.ToUpper(part[:1]) + part[1:])
-		}
-	}
-	return camel.String()
 }
 
 // begin writes a project into a new folder of its name, and says how to go on.

@@ -26,6 +26,12 @@ func (p Project) Validate() error {
 	if err := module.CheckImportPath(p.Module); err != nil {
 		wrong("--module: %w", err)
 	}
+	if p.Webhooks && !p.ControllerRuntime {
+		wrong("--webhooks: controller-runtime serves them: add --controller-runtime")
+	}
+	if p.Storage != "" && !slices.Contains(Storages(), p.Storage) {
+		wrong("--storage: %q is none of %s", p.Storage, strings.Join(Storages(), ", "))
+	}
 	return errors.Join(append(errs, p.Kind.Validate())...)
 }
 
@@ -55,4 +61,15 @@ func (k Kind) Validate() error {
 		wrong("--plural: %q is not the name of a resource: %s", k.Plural, problems[0])
 	}
 	return errors.Join(errs...)
+}
+
+// CamelCase returns a name such as port-rule as PortRule.
+func CamelCase(name string) string {
+	var camel strings.Builder
+	for part := range strings.SplitSeq(name, "-") {
+		if part != "" {
+			camel.WriteString(strings.ToUpper(part[:1]) + part[1:])
+		}
+	}
+	return camel.String()
 }

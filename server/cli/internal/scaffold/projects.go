@@ -2,6 +2,7 @@ package scaffold
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"go/format"
@@ -26,14 +27,22 @@ const (
 
 // Operator returns the files of an operator of one kind.
 func Operator(p Project) (Files, error) {
-	files, err := Fill("operator", p)
-	if err != nil {
+	folders := []string{"program", "operator", "client-go"}
+	if p.ControllerRuntime {
+		folders[2] = "controller-runtime"
+	}
+	if p.Webhooks {
+		folders = append(folders, "webhooks")
+	}
+	files := Files{}
+	if err := files.fill(p, folders...); err != nil {
 		return nil, err
 	}
 	if err := files.addTypes(p); err != nil {
 		return nil, err
 	}
 	register := p.inVersion("register.go") // to which nobody adds
+	var err error
 	files[register], err = format.Source(bytes.Replace(files[register],
 		[]byte(mark("types")), nil, 1))
 	return files, err
@@ -42,8 +51,9 @@ func Operator(p Project) (Files, error) {
 // Extension returns the files of an extension API server with one kind.
 func Extension(p Project) (Files, error) {
 	p.Documented = true
-	files, err := Fill("extension", p)
-	if err != nil {
+	files := Files{}
+	storage := path.Join("storage", cmp.Or(p.Storage, "default"))
+	if err := files.fill(p, "program", "extension", storage); err != nil {
 		return nil, err
 	}
 	if err := files.addKind(p); err != nil {
@@ -54,25 +64,10 @@ func Extension(p Project) (Files, error) {
 
 // AddKind adds a kind to the extension API server in dir. If it fails, it changes nothing.
 func AddKind(dir string, k Kind) (added []string, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	p := Project{Kind: k, Documented: true}
+	existing, err := p.open(dir, groupsFile, p.inVersion("register.go"), p.inVersion(deepCopyFile))
 	if err != nil {
-		return nil, fmt.Errorf("%w: name the folder of a project that kinproc extension init wrote", err)
-	}
-	p := Project{Module: modfile.ModulePath(data), Kind: k, Documented: true}
-	existing := Files{}
-	for _, name := range []string{
-		groupsFile, p.inVersion("register.go"), p.inVersion(deepCopyFile),
-	} {
-		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
-		if err == nil {
-			existing[name] = data
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	if existing[groupsFile] == nil {
-		return nil, fmt.Errorf("%s has no %s: name the folder of a project that kinproc extension "+
-			"init wrote", dir, groupsFile)
+		return nil, err
 	}
 	edited := maps.Clone(existing)
 	if err := edited.addKind(p); err != nil {
@@ -82,22 +77,55 @@ func AddKind(dir string, k Kind) (added []string, err error) {
 		return nil, fmt.Errorf("%s declares a kind %s already: to serve that kind in another version "+
 			"too, see kind.ServedAs", declaration, k.Kind)
 	}
-	created := Files{}
-	for name, content := range edited {
-		if existing[name] == nil {
+	return edited.update(dir, existing)
+}
+
+// open reads files of the extension API server in dir, whose module is then the project's. Those
+// that do not exist are left out, except for the list of groups.
+func (p *Project) open(dir string, names ...string) (Files, error) {
+	const hint = "name the folder of a project that kinproc extension init wrote"
+	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, hint)
+	}
+	p.Module = modfile.ModulePath(data)
+	files := Files{}
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if err == nil {
+			files[name] = data
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	if !exists(filepath.Join(dir, filepath.FromSlash(groupsFile))) {
+		return nil, fmt.Errorf("%s has no %s: %s", dir, groupsFile, hint)
+	}
+	return files, nil
+}
+
+// update writes the files below dir that differ from the existing ones, and returns their names.
+// Those that are new must not exist.
+func (f Files) update(dir string, existing Files) ([]string, error) {
+	created, changed := Files{}, Files{}
+	for name, content := range f {
+		switch old, ok := existing[name]; {
+		case !ok:
 			created[name] = content
+		case !bytes.Equal(old, content):
+			changed[name] = content
 		}
 	}
 	if err := created.Write(dir); err != nil {
 		return nil, err
 	}
-	for name := range existing {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := replace(file, edited[name]); err != nil {
+	for name, content := range changed {
+		if err := replace(filepath.Join(dir, filepath.FromSlash(name)), content); err != nil {
 			return nil, err
 		}
 	}
-	return edited.Names(), nil
+	maps.Copy(created, changed)
+	return created.Names(), nil
 }
 
 // replace replaces the content of a file at once.
@@ -121,7 +149,7 @@ func (f Files) addKind(p Project) (err error) {
 	if err := f.addTypes(p); err != nil {
 		return err
 	}
-	if err := f.fill("kind", p); err != nil {
+	if err := f.fill(p, "kind"); err != nil {
 		return err
 	}
 	if f[groupsFile], err = addToGroups(f[groupsFile], p); err != nil {
@@ -134,7 +162,7 @@ func (f Files) addKind(p Project) (err error) {
 func (f Files) addTypes(p Project) error {
 	register := p.inVersion("register.go")
 	if f[register] == nil {
-		if err := f.fill("version", p); err != nil {
+		if err := f.fill(p, "version"); err != nil {
 			return err
 		}
 	} else if !bytes.Contains(f[register], fmt.Appendf(nil, "Group: %q", p.Kind.Group)) {
@@ -144,7 +172,7 @@ func (f Files) addTypes(p Project) error {
 	if bytes.Contains(f[register], fmt.Appendf(nil, "&%s{}", p.Kind.Kind)) {
 		return fmt.Errorf("%s has the kind %s already", register, p.Kind.Kind)
 	}
-	if err := f.fill("types", p); err != nil {
+	if err := f.fill(p, "types"); err != nil {
 		return err
 	}
 	copies, err := fill("templates/deepcopy.go.tmpl", p)
@@ -162,11 +190,16 @@ func (f Files) addTypes(p Project) error {
 	return nil
 }
 
-// fill adds the files of a folder of templates.
-func (f Files) fill(folder string, p Project) error {
-	files, err := Fill(folder, p)
-	maps.Copy(f, files)
-	return err
+// fill adds the files of folders of templates.
+func (f Files) fill(p Project, folders ...string) error {
+	for _, folder := range folders {
+		files, err := Fill(folder, p)
+		if err != nil {
+			return err
+		}
+		maps.Copy(f, files)
+	}
+	return nil
 }
 
 // addToGroups adds a kind, and its group and its version if they are new, to the list of groups.

@@ -42,7 +42,39 @@ type Project struct {
 	Kind       Kind
 	// Documented says that the comments of types become methods, for OpenAPI.
 	Documented bool
+	// ControllerRuntime says that an operator is made with controller-runtime, and Webhooks that it
+	// has admission webhooks too.
+	ControllerRuntime, Webhooks bool
+	// Storage is where an extension API server stores objects: one of Storages, or "" for files if
+	// the user of the server names a folder, and memory otherwise.
+	Storage string
+	// Subresource is the name of a subresource to add to the kind.
+	Subresource string
 }
+
+// Versions of the modules that only some projects require. They are those of the module examples,
+// whose tests run with them.
+const (
+	controllerRuntime = "sigs.k8s.io/controller-runtime v0.25.2"
+	sqlite            = "modernc.org/sqlite v1.62.0"
+)
+
+// Required returns the modules that only some projects require, with their versions.
+func (p Project) Required() []string {
+	var required []string
+	if p.Storage == storedInSqlite {
+		required = append(required, sqlite)
+	}
+	if p.ControllerRuntime {
+		required = append(required, controllerRuntime)
+	}
+	return required
+}
+
+const storedInSqlite = "sqlite"
+
+// Storages returns the values of [Project.Storage].
+func Storages() []string { return []string{"etcd", "files", "memory", storedInSqlite} }
 
 // Kind is a kind to begin with.
 type Kind struct {
@@ -63,15 +95,23 @@ func (k Kind) Package() string {
 // Import returns the name under which the Go package of the kind's types is imported.
 func (k Kind) Import() string { return k.Package() + k.Version }
 
+// HookPath returns the end of the paths at which controller-runtime serves the kind's webhooks.
+func (k Kind) HookPath() string {
+	return strings.ReplaceAll(k.Group, ".", "-") + "-" + k.Version + "-" + k.Lower()
+}
+
 // Variable returns the name of the function that declares the kind.
-func (k Kind) Variable() string {
-	// An acronym at the beginning is lower as a whole: httpRouteKind.
+func (k Kind) Variable() string { return k.Camel() + "Kind" }
+
+// Camel returns the name of the kind for the beginning of a Go name, such as portRule.
+func (k Kind) Camel() string {
+	// An acronym at the beginning is lower as a whole: httpRoute.
 	upper := 1
 	for upper < len(k.Kind) && unicode.IsUpper(rune(k.Kind[upper])) &&
 		(upper+1 == len(k.Kind) || !unicode.IsLower(rune(k.Kind[upper+1]))) {
 		upper++
 	}
-	return strings.ToLower(k.Kind[:upper]) + k.Kind[upper:] + "Kind"
+	return strings.ToLower(k.Kind[:upper]) + k.Kind[upper:]
 }
 
 // deepCopied is a Go type with functions that copy it.
@@ -102,8 +142,8 @@ func (p Project) DeepCopied() []deepCopied {
 // Files are the files of a project, by their slash-separated paths in it.
 type Files map[string][]byte
 
-// Fill fills the templates in a folder of this package. __kind__, __version__ and __package__ in the
-// names of files stand for those of the project's kind.
+// Fill fills the templates in a folder of this package. __kind__, __version__, __package__ and
+// __subresource__ in the names of files stand for those of the project's kind.
 func Fill(folder string, p Project) (Files, error) {
 	files, root := Files{}, path.Join("templates", folder)
 	err := fs.WalkDir(templates, root, func(name string, d fs.DirEntry, err error) error {
@@ -116,7 +156,7 @@ func Fill(folder string, p Project) (Files, error) {
 		}
 		to := strings.TrimSuffix(strings.TrimPrefix(name, root+"/"), ".tmpl")
 		to = strings.NewReplacer("__kind__", p.Kind.Lower(), "__version__", p.Kind.Version,
-			"__package__", p.Kind.Package()).Replace(to)
+			"__package__", p.Kind.Package(), "__subresource__", p.Subresource).Replace(to)
 		if path.Ext(to) == ".go" {
 			if content, err = format.Source(content); err != nil {
 				return fmt.Errorf("%s: %w", to, err)
