@@ -49,8 +49,9 @@ it again; the objects stay. Ctrl-C ends it all.
 
 Before each start, the definitions in config/crd.yaml, or in config/crd/bases, are installed. They
 stay on the control plane of --kubeconfig. If there is a config/webhook.yaml, or config/webhook, the
-webhooks there are sent to the operator, which gets the flags --webhook-port and --webhook-cert-dir.
-The program is that of the folder cmd if there is no main.go. What follows -- is for the operator.`,
+webhooks there are sent to the operator, which gets the flags --webhook-host, --webhook-port and
+--webhook-cert-dir. The program is that of the folder cmd if there is no main.go. What follows -- is
+for the operator.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
 				args, o.args = args[:n], args[n:]
