@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -22,9 +23,9 @@ func newDeleteCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete [NAME]",
 		Short: "Delete the sandbox of this directory, with its data",
-		Long: `Delete the sandbox of this directory, or the one with the given name: its objects, its keys
-and what it remembers, and its contexts in the kubeconfigs of start --kubeconfig. It is stopped before.
-The command does not ask; nothing brings the data back.
+		Long: `Delete the sandbox of this directory, or the one with the given name: its objects, its
+keys and what it remembers, and its contexts in the kubeconfigs of start --kubeconfig. It is stopped
+before. The command does not ask; nothing brings the data back.
 
   kinproc delete
   kinproc delete NAME
@@ -108,15 +109,15 @@ func refuseEphemeral(dir string) error {
 	entries, _ := os.ReadDir(filepath.Join(dir, ephemeralName))
 	for _, e := range entries {
 		if runs, _ := running(filepath.Join(dir, ephemeralName, e.Name())); runs {
-			return fmt.Errorf("the ephemeral sandbox %s is running there; stop it first with kinproc stop %s",
-				e.Name(), e.Name())
+			return fmt.Errorf("the ephemeral sandbox %s is running there; stop it first with "+
+				"kinproc stop %s", e.Name(), e.Name())
 		}
 	}
 	return nil
 }
 
-// removeData removes what kinproc has written to a data directory, and the directory if nothing else
-// is in it. It returns the names of what is left. The caller may hold the directory already.
+// removeData removes what kinproc has written to a data directory, and the directory if nothing
+// else is in it. It returns the names of what is left. The caller may hold the directory already.
 func removeData(dir string, held *folder) (left []string, err error) {
 	private, err := openPrivate(dir, os.Geteuid())
 	if err != nil {
@@ -126,6 +127,7 @@ func removeData(dir string, held *folder) (left []string, err error) {
 	if err := refuseEphemeral(dir); err != nil {
 		return nil, err
 	}
+	release := func() {}
 	if held == nil {
 		held, err = holdFolder(dir)
 		if errors.Is(err, fileutil.ErrLocked) {
@@ -134,12 +136,16 @@ func removeData(dir string, held *folder) (left []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		defer held.lock.Close()
+		release = sync.OnceFunc(func() { held.lock.Close() })
+		defer release()
 	}
 	if err := datadir.CheckFree(datadir.Config{Path: dir}); err != nil {
 		return nil, errors.New("it is in use by another program")
 	}
 	for _, name := range datadir.Contents() {
+		if name == lockName {
+			release() // Windows does not remove open files
+		}
 		if err := private.root.RemoveAll(name); err != nil {
 			return nil, err
 		}
@@ -157,8 +163,8 @@ func removeData(dir string, held *folder) (left []string, err error) {
 	return nil, os.Remove(dir)
 }
 
-// removeEntriesOf removes the entries of a data directory from a kubeconfig, and returns the names of
-// the contexts.
+// removeEntriesOf removes the entries of a data directory from a kubeconfig, and returns the
+// names of the contexts.
 func removeEntriesOf(directory, path string) (contexts []string, err error) {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

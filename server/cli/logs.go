@@ -47,8 +47,8 @@ The log is that of the control plane. Those of pods are shown by kinproc kubectl
 	return cmd
 }
 
-// folderWithLog returns the folder of the running sandbox that is meant or, if there is none, of the
-// stopped one.
+// folderWithLog returns the folder of the running sandbox that is meant or, if there is none, of
+// the stopped one.
 func (f *sandboxFlags) folderWithLog() (string, error) {
 	running, err := f.pickRunning()
 	if err == nil {

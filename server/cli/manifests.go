@@ -14,10 +14,10 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -209,13 +209,16 @@ func (a *applier) apply(ctx context.Context, u *unstructured.Unstructured) error
 	_, err = resource.Apply(ctx, u.GetName(), u,
 		metav1.ApplyOptions{FieldManager: manifestManager, Force: true})
 	if err == nil && kind.GroupKind() == apiextensionsv1.Kind("CustomResourceDefinition") {
-		err = a.awaitServed(ctx, u.GetName())
+		err = a.awaitServed(ctx, u)
 	}
 	return err
 }
 
-// awaitServed waits until the resources of a CRD can be created, and forgets what discovery said.
-func (a *applier) awaitServed(ctx context.Context, name string) error {
+// awaitServed waits until the resources of a CRD can be created: until it is established, and
+// discovery, which follows, has them.
+func (a *applier) awaitServed(ctx context.Context, definition *unstructured.Unstructured) error {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
 	ctx, cancel := context.WithTimeout(ctx, manifestPatience)
 	defer cancel()
 	definitions := a.dynamic.Resource(apiextensionsv1.SchemeGroupVersion.WithResource(
@@ -223,13 +226,17 @@ func (a *applier) awaitServed(ctx context.Context, name string) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		u, err := definitions.Get(ctx, name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		if err == nil && isServed(u) {
+		u, err := definitions.Get(ctx, definition.GetName(), metav1.GetOptions{})
+		if err == nil && isEstablished(u) {
 			a.mapper.Reset()
-			return nil
+			_, err = a.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+			if !meta.IsNoMatchError(err) {
+				return err
+			}
+			err = nil
+		}
+		if err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -239,8 +246,7 @@ func (a *applier) awaitServed(ctx context.Context, name string) error {
 	}
 }
 
-// isServed reports whether a CRD is established and discovery knows its resources.
-func isServed(definition *unstructured.Unstructured) bool {
+func isEstablished(definition *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
 	for _, c := range conditions {
 		condition, _ := c.(map[string]any)

@@ -23,16 +23,17 @@ import (
 // settingsName is the file in which a data directory remembers how it was started.
 const settingsName = "settings.json"
 
-// settingsFile is the content of that file. The MAC is made with the key of the user on this machine:
-// the file tells kinproc where to listen and what files to write, and it may have come with a cloned
-// repository into a directory that the user has made.
+// settingsFile is the content of that file. The MAC is made with the key of the user on this
+// machine: the file tells kinproc where to listen and what files to write, and it may have come
+// with a cloned repository into a directory that the user has made.
 type settingsFile struct {
 	MAC      string          `json:"mac"`
 	Settings json.RawMessage `json:"settings"`
 }
 
-// readMemory returns what a data directory remembers, which is nothing if there is no such directory.
-// If somebody else wrote that, and the directory is to be adopted, it counts as nothing.
+// readMemory returns what a data directory remembers, which is nothing if there is no such
+// directory. If somebody else wrote that, and the directory is to be adopted, it counts as
+// nothing.
 func readMemory(dir string, adopt bool) (settings.Memory, error) {
 	var m settings.Memory
 	private, err := openPrivate(dir, os.Geteuid())
@@ -50,6 +51,9 @@ func readMemory(dir string, adopt bool) (settings.Memory, error) {
 	key, err := originKey()
 	if err == nil {
 		m, err = verifyMemory(private, key, data)
+	}
+	if marked, used := originOf(dir, key); used && !marked {
+		return settings.Memory{}, nil // the whole directory is not the user's, which the start refuses
 	}
 	if err != nil && !adopt {
 		return m, fmt.Errorf("--data-dir: the settings in %s are not trusted: %w; remove the file, or "+
@@ -90,8 +94,8 @@ func settingsMAC(private *privateDir, key []byte, text json.RawMessage) ([]byte,
 	return mac.Sum(nil), nil
 }
 
-// writeMemory writes what a data directory remembers. It does nothing if the directory does not bear
-// the user's mark, because then nobody would trust the settings.
+// writeMemory writes what a data directory remembers. It does nothing if the directory does not
+// bear the user's mark, because then nobody would trust the settings.
 func writeMemory(dir string, m settings.Memory) error {
 	private, err := openPrivate(dir, os.Geteuid())
 	if err != nil {
@@ -129,7 +133,7 @@ func (o *startOptions) remember(port int, kubeconfig string) error {
 	if err := m.Learn(o.flags, o.given); err != nil {
 		return err
 	}
-	if setting, ok := o.portSetting(); !ok || setting.Value == "0" {
+	if setting, ok := o.setTo("secure-port"); !ok || setting.Value == "0" {
 		m.Port = port
 		delete(m.Flags, "secure-port")
 	}
@@ -152,8 +156,8 @@ func (o *startOptions) remember(port int, kubeconfig string) error {
 // maxKubeconfigs is how many kubeconfigs a data directory remembers.
 const maxKubeconfigs = 32
 
-// addKubeconfig adds a path to the kubeconfigs that still exist, in the place of the oldest if there
-// are many.
+// addKubeconfig adds a path to the kubeconfigs that still exist, in the place of the oldest if
+// there are many.
 func addKubeconfig(paths []string, path string) []string {
 	kept := slices.DeleteFunc(slices.Clone(paths), func(old string) bool {
 		_, err := os.Lstat(old)

@@ -25,12 +25,12 @@ const (
 	originKeySize = 32
 )
 
-// checkOrigin refuses a data directory with data or keys that this user has not made on this machine.
-// Such a directory may have come with a cloned repository or an archive: its files belong to the
-// caller, but somebody else has chosen the objects and knows the keys. It marks a new directory as the
-// caller's before there is anything in it, and one that the caller adopts. If the start fails before
-// the control plane is ready, undo removes a directory that did not exist before; it takes the folder
-// that the start holds by then, or nil.
+// checkOrigin refuses a data directory with data or keys that this user has not made on this
+// machine. Such a directory may have come with a cloned repository or an archive: its files
+// belong to the caller, but somebody else has chosen the objects and knows the keys. It marks a
+// new directory as the caller's before there is anything in it, and one that the caller adopts.
+// If the start fails before the control plane is ready, undo removes a directory that did not
+// exist before; it takes the folder that the start holds by then, or nil.
 func (o *startOptions) checkOrigin() (undo func(held *folder), err error) {
 	nothing := func(*folder) {}
 	dir := o.server.DataDir

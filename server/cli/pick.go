@@ -32,8 +32,8 @@ func (f *sandboxFlags) take(args []string) error {
 	return nil
 }
 
-// pickRunning returns the running sandbox that is meant: of this directory or, if it has none of that
-// name, of the user.
+// pickRunning returns the running sandbox that is meant: of this directory or, if it has none of
+// that name, of the user.
 func (f *sandboxFlags) pickRunning() (*sandbox, error) {
 	found, err := f.find()
 	if err != nil && (f.name == "" || f.dataDir != "") {
@@ -83,8 +83,8 @@ func pickListed(name string, condition func(listed) bool) (*listed, error) {
 	for _, l := range all {
 		folders = append(folders, l.Folder)
 	}
-	return nil, fmt.Errorf("there are %d sandboxes %q, in %s; name one with --data-dir", len(all), name,
-		strings.Join(folders, " and "))
+	return nil, fmt.Errorf("there are %d sandboxes %q, in %s; name one with --data-dir", len(all),
+		name, strings.Join(folders, " and "))
 }
 
 // completeSandboxes completes the name of a sandbox.
@@ -102,8 +102,8 @@ func completeSandboxes(_ *cobra.Command, args []string, _ string) (
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// pickKept returns the folder and the name of the sandbox that is meant, whether it is running or not:
-// the one of the working directory, or the user's of that name.
+// pickKept returns the folder and the name of the sandbox that is meant, whether it is running or
+// not: the one of the working directory, or the user's of that name.
 func (f *sandboxFlags) pickKept() (*listed, error) {
 	dir := f.dataDir
 	if dir == "" && f.name == "" {

@@ -14,7 +14,7 @@ import (
 // had, or else the default one. If that is in use, it takes any free port. A port that was named is
 // left to the server, which says what is wrong with it.
 func (o *startOptions) listen(w io.Writer) (net.Listener, error) {
-	if _, named := o.portSetting(); named || o.server.SecurePort == 0 {
+	if _, named := o.setTo("secure-port"); named || o.server.SecurePort == 0 {
 		return nil, nil
 	}
 	wanted := cmp.Or(o.memory.Port, o.server.SecurePort)
@@ -38,12 +38,12 @@ func (o *startOptions) listen(w io.Writer) (net.Listener, error) {
 	return l, nil
 }
 
-// portsTried is how many ports to try in a row. They are better than ones that the system picks, which
-// it may have given to somebody's connection at the next start.
+// portsTried is how many ports to try in a row. They are better than ones that the system picks,
+// which it may have given to somebody's connection at the next start.
 const portsTried = 100
 
-// listenNear opens the first free port above one, or any. It leaves out the ports that other sandboxes
-// of the user keep, so that these find them free when they start again.
+// listenNear opens the first free port above one, or any. It leaves out the ports that other
+// sandboxes of the user keep, so that these find them free when they start again.
 func listenNear(address string, port int) (net.Listener, error) {
 	kept := map[int]bool{}
 	all, _ := sandboxesOfUser() // without them, the sandboxes move out of each other's way later

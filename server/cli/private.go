@@ -23,9 +23,9 @@ type privateDir struct {
 	check func(info fs.FileInfo, user int) error
 }
 
-// openWork opens a directory in which the user keeps files of their own, such as kinproc.yaml. Others
-// may write to the directory itself, as to /tmp. If the user has named the files, they may belong to
-// anybody.
+// openWork opens a directory in which the user keeps files of their own, such as kinproc.yaml.
+// Others may write to the directory itself, as to /tmp. If the user has named the files, they may
+// belong to anybody.
 func openWork(dir string, user int, named bool) (*privateDir, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {

@@ -15,11 +15,13 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kinproc/kinproc/server/internal/datadir"
 )
 
-// registered is a small file in the user's state directory, which lets kinproc list find a sandbox.
-// What it says is only where to look: the folder of the sandbox tells the rest, and is checked as if
-// the user had named it.
+// registered is a small file in the user's state directory, which lets kinproc list find a
+// sandbox. What it says is only where to look: the folder of the sandbox tells the rest, and is
+// checked as if the user had named it.
 type registered struct {
 	// Folder is the folder of the sandbox, see [folder].
 	Folder    string    `json:"folder"`
@@ -35,8 +37,8 @@ type registered struct {
 const (
 	// maxRegistered bounds how many sandboxes are listed.
 	maxRegistered = 1000
-	// manyRegistered is how many files there may be before a start removes those of sandboxes that are
-	// gone, which kinproc list does otherwise.
+	// manyRegistered is how many files there may be before a start removes those of sandboxes that
+	// are gone, which kinproc list does otherwise.
 	manyRegistered = 100
 	// newlyRegistered is how long a file stays although its sandbox is missing, which may just have
 	// been made again.
@@ -102,6 +104,10 @@ func writeRegistered(r registered) error {
 		return err
 	}
 	defer private.close()
+	// The home directory may be a repository.
+	if err := datadir.KeepOutOfGit(dir); err != nil {
+		return err
+	}
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -130,8 +136,8 @@ type listed struct {
 	wrong error
 }
 
-// sandboxesOfUser returns all sandboxes of the user: running ones, and stopped ones with their data. It
-// removes the files of those that are gone.
+// sandboxesOfUser returns all sandboxes of the user: running ones, and stopped ones with their
+// data. It removes the files of those that are gone.
 func sandboxesOfUser() ([]listed, error) {
 	dir, err := registryDir()
 	if err != nil {

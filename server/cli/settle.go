@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mitchellh/go-wordwrap"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
@@ -28,8 +29,8 @@ type settled struct {
 	inForce []settings.Setting  // those that are not by default
 }
 
-// settle sets what the flags leave open to what kinproc.yaml says, or else to what the data directory
-// remembers.
+// settle sets what the flags leave open to what kinproc.yaml says, or else to what the data
+// directory remembers.
 func (o *startOptions) settle(flags *pflag.FlagSet, args []string) error {
 	given, err := settings.Given(flags, args)
 	if err != nil {
@@ -56,7 +57,8 @@ func (o *startOptions) settle(flags *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// readFile reads the file that --config names, or the one of the working directory, if there is one.
+// readFile reads the file that --config names, or the one of the working directory, if there is
+// one.
 func (o *startOptions) readFile() (*settings.File, error) {
 	remembered := o.memory.Flags["config"]
 	path, named := o.config, len(o.given["config"]) > 0
@@ -87,8 +89,8 @@ func (o *startOptions) readFile() (*settings.File, error) {
 		return nil, fmt.Errorf("--config: there is no file %s; name another one, or none with --config=",
 			path)
 	case err != nil && !named:
-		return nil, fmt.Errorf("%s in the working directory is not trusted: %w; if you trust it, name it "+
-			"with --config, and if not, start with --config=", path, err)
+		return nil, fmt.Errorf("%s in the working directory is not trusted: %w; if you trust it, "+
+			"name it with --config, and if not, start with --config=", path, err)
 	case err != nil:
 		return nil, fmt.Errorf("--config: %w", err)
 	}
@@ -132,21 +134,20 @@ func checkSetting(flag, value string) error {
 	return fmt.Errorf("there is no flag --%s", flag)
 }
 
-// portSetting is how the port came about.
-func (o *startOptions) portSetting() (settings.Setting, bool) {
-	i := slices.IndexFunc(o.inForce, func(s settings.Setting) bool { return s.Flag == "secure-port" })
-	if i < 0 {
-		return settings.Setting{}, false
-	}
-	return o.inForce[i], true
-}
-
-// setting returns a flag in force.
-func (o *startOptions) setting(flag string) settings.Setting {
+// setTo returns a setting, and whether it is not by default.
+func (o *startOptions) setTo(flag string) (settings.Setting, bool) {
 	for _, s := range o.inForce {
 		if s.Flag == flag {
-			return s
+			return s, true
 		}
+	}
+	return settings.Setting{}, false
+}
+
+// setting returns a setting, which may be by default.
+func (o *startOptions) setting(flag string) settings.Setting {
+	if s, ok := o.setTo(flag); ok {
+		return s
 	}
 	return settings.Setting{Flag: flag, Source: settings.ByDefault,
 		Value: o.flags.Lookup(flag).Value.String()}
@@ -257,6 +258,42 @@ func (o *startOptions) warnShrinking(w io.Writer) {
 	if number == 1 {
 		verb = "is"
 	}
-	fmt.Fprintf(w, "kinproc: there are fewer simulated nodes than before: %s %s deleted, with the pods "+
-		"that are bound there; controllers replace theirs\n", list, verb)
+	fmt.Fprintf(w, "kinproc: there are fewer simulated nodes than before: %s %s deleted, with the "+
+		"pods that are bound there; controllers replace theirs\n", list, verb)
+}
+
+// explain prints what is in force in the working directory and where it comes from.
+func (o *startOptions) explain(w io.Writer, flags *pflag.FlagSet, args []string) {
+	err := o.settle(flags, args)
+	switch {
+	case err != nil:
+		fmt.Fprintf(w, "\nWhat is in force here cannot be said: %s\n", plain(oneLine(err)))
+		return
+	case len(o.inForce) == 0 && o.memory.Port == 0 && len(o.server.SimulatedNodeKinds) == 0:
+		fmt.Fprint(w, "\nIn force here are the defaults.\n")
+		return
+	}
+	fmt.Fprint(w, "\nIn force here, besides the defaults:\n\n")
+	printSettings(w, o.describe(cmp.Or(o.name, nameFor(o.server.DataDir)),
+		cmp.Or(o.memory.Port, o.server.SecurePort)))
+}
+
+// wrap breaks a list of flags into lines of the help.
+func wrap(list string) string {
+	return strings.TrimSpace(wordwrap.WrapString(list+".", 95))
+}
+
+// recall adds to an error about settings what has been remembered, which may be the cause.
+func (o *startOptions) recall(err error) error {
+	var remembered []string
+	for _, setting := range o.inForce {
+		if setting.Source == settings.FromMemory {
+			remembered = append(remembered, "--"+setting.Flag+"="+setting.Value)
+		}
+	}
+	if len(remembered) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; remembered of earlier starts: %s (--forget does without)", err,
+		strings.Join(remembered, " "))
 }

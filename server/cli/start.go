@@ -16,9 +16,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/mitchellh/go-wordwrap"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/term"
@@ -84,17 +82,17 @@ func newStartCmd(s streams, args []string) *cobra.Command {
 		Long: `Start a control plane and run it until interrupted.
 
 Data, keys and a kubeconfig are kept in .kinproc in the working directory, and the next start there
-is the same cluster again: it serves the same objects at the same port, and uses the flags of earlier
-starts. A flag that is given again changes; --forget does without them. The port is 6443 if that is
-free at the first start, otherwise any free one.
+is the same cluster again: it serves the same objects at the same port, and uses the flags of
+earlier starts. A flag that is given again changes; --forget does without them. The port is 6443 if
+that is free at the first start, otherwise the next free one.
 
   kinproc start --simulate-nodes=3
   kinproc start
 
-A file kinproc.yaml in the working directory can describe the cluster: nodes, kinds of nodes, control
-loops, feature gates, admission plugins, and manifests for the first start. Flags of this start come
-before it, and flags of earlier starts after it. kinproc status shows what is in force, and so does the
-end of this help. Not remembered are ` + wrap(settings.Once()) + `
+A file kinproc.yaml in the working directory can describe the cluster: nodes, kinds of nodes,
+control loops, feature gates, admission plugins, and manifests for the first start. Flags of this
+start come before it, and flags of earlier starts after it. kinproc status shows what is in force,
+and so does the end of this help. ` + wrap("Not remembered are "+settings.Once()) + `
 
 With --ephemeral, nothing is kept, and nothing is remembered:
 
@@ -157,27 +155,6 @@ With --detach, the control plane runs in the background until kinproc stop:
 	return cmd
 }
 
-// explain prints what is in force in the working directory and where it comes from.
-func (o *startOptions) explain(w io.Writer, flags *pflag.FlagSet, args []string) {
-	err := o.settle(flags, args)
-	switch {
-	case err != nil:
-		fmt.Fprintf(w, "\nWhat is in force here cannot be said: %s\n", plain(oneLine(err)))
-		return
-	case len(o.inForce) == 0 && o.memory.Port == 0 && len(o.server.SimulatedNodeKinds) == 0:
-		fmt.Fprint(w, "\nIn force here are the defaults.\n")
-		return
-	}
-	fmt.Fprint(w, "\nIn force here, besides the defaults:\n\n")
-	printSettings(w, o.describe(cmp.Or(o.name, nameFor(o.server.DataDir)),
-		cmp.Or(o.memory.Port, o.server.SecurePort)))
-}
-
-// wrap breaks a list of flags into lines of the help.
-func wrap(list string) string {
-	return strings.TrimSpace(wordwrap.WrapString(list+".", 95))
-}
-
 // validate checks the flags, and clears the data directory of an ephemeral control plane.
 func (o *startOptions) validate() error {
 	if o.name != "" {
@@ -202,21 +179,6 @@ func (o *startOptions) validate() error {
 		return usageError{err}
 	}
 	return nil
-}
-
-// recall adds to an error about settings what has been remembered, which may be the cause.
-func (o *startOptions) recall(err error) error {
-	var remembered []string
-	for _, setting := range o.inForce {
-		if setting.Source == settings.FromMemory {
-			remembered = append(remembered, "--"+setting.Flag+"="+setting.Value)
-		}
-	}
-	if len(remembered) == 0 {
-		return err
-	}
-	return fmt.Errorf("%w; remembered of earlier starts: %s (--forget does without)", err,
-		strings.Join(remembered, " "))
 }
 
 func (o *startOptions) run(ctx context.Context, s streams) (err error) {

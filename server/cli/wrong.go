@@ -14,8 +14,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/nearest"
 )
 
-// explainFlag returns an error about a flag of a command in words for people: which flag may have been
-// meant, or what its value should look like.
+// explainFlag returns an error about a flag of a command in words for people: which flag may have
+// been meant, or what its value should look like.
 func explainFlag(cmd *cobra.Command, err error) error {
 	see := "see " + cmd.CommandPath() + " --help"
 	if wrong := new(pflag.InvalidValueError); errors.As(err, &wrong) {

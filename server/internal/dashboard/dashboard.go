@@ -43,8 +43,8 @@ var files embed.FS
 type Options struct {
 	// Writes allows requests that change something.
 	Writes bool
-	// Renewed, if set, is called when a link has been used. There is another one then, which [Server.Link]
-	// returns. Without it, there is only one link.
+	// Renewed, if set, is called when a link has been used. There is another one then, which
+	// [Server.Link] returns. Without it, there is only one link.
 	Renewed func()
 }
 

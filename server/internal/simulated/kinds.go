@@ -60,7 +60,9 @@ func (k Kind) Check() error {
 		if err := checkTaint(t); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(k.Taints[:i], func(other corev1.Taint) bool { return t.MatchTaint(&other) }) {
+		if slices.ContainsFunc(k.Taints[:i], func(before corev1.Taint) bool {
+			return t.MatchTaint(&before)
+		}) {
 			return fmt.Errorf("the taint %s with the effect %s is given twice", t.Key, t.Effect)
 		}
 	}
@@ -122,8 +124,8 @@ func checkKinds(kinds []Kind) error {
 	return nil
 }
 
-// most returns the number of all nodes, and the capacity of those that hold the most pods: all nodes
-// get ranges of addresses of one size.
+// most returns the number of all nodes, and the capacity of those that hold the most pods: all
+// nodes get ranges of addresses of one size.
 func most(count int, capacity corev1.ResourceList, kinds []Kind) (int, corev1.ResourceList) {
 	largest := withDefaults(capacity)
 	for _, k := range kinds {
@@ -164,7 +166,9 @@ func (k *Kind) setKind(of *corev1.Node) {
 
 // ensureKind gives a node that an earlier start has registered the labels and taints of its kind,
 // once, so that what somebody changes afterwards stays.
-func (n *Nodes) ensureKind(ctx context.Context, node *node, found *corev1.Node) (*corev1.Node, error) {
+func (n *Nodes) ensureKind(
+	ctx context.Context, node *node, found *corev1.Node,
+) (*corev1.Node, error) {
 	n.mu.Lock()
 	done := node.kind == nil || node.kindSet
 	n.mu.Unlock()
@@ -175,7 +179,8 @@ func (n *Nodes) ensureKind(ctx context.Context, node *node, found *corev1.Node) 
 	node.kind.setKind(wanted)
 	if !equality.Semantic.DeepEqual(found, wanted) {
 		var err error
-		if wanted, err = n.Client.CoreV1().Nodes().Update(ctx, wanted, metav1.UpdateOptions{}); err != nil {
+		wanted, err = n.Client.CoreV1().Nodes().Update(ctx, wanted, metav1.UpdateOptions{})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/informers"
 )
 
-// A pod keeps its address when the numbers of nodes change, and no other pod gets it, though it may be
-// in the range of another node by then.
+// A pod keeps its address when the numbers of nodes change, and no other pod gets it, though it
+// may be in the range of another node by then.
 func TestAddressesStayTakenWhenRangesMove(t *testing.T) {
 	t.Parallel()
 	nodes := func(small int) *Nodes {

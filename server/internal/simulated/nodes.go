@@ -144,8 +144,8 @@ func (n *Nodes) add(name string, index int, kind *Kind) {
 	n.byName[name], n.byIndex[index] = added, added
 }
 
-// poolOf returns the pool that a pod's address is from. A pod of an earlier start may have one that is
-// in the range of another node by now, if the numbers of nodes by kind were others.
+// poolOf returns the pool that a pod's address is from. A pod of an earlier start may have one
+// that is in the range of another node by now, if the numbers of nodes by kind were others.
 func (n *Nodes) poolOf(node *node, p *corev1.Pod) *pool {
 	addr, err := netip.ParseAddr(p.Status.PodIP)
 	if err != nil || node.ips.prefix.Contains(addr) {

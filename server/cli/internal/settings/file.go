@@ -23,9 +23,9 @@ import (
 // FileName is the name of the file that kinproc start looks for in the working directory.
 const FileName = "kinproc.yaml"
 
-// File is what a file kinproc.yaml says. It can come with a cloned repository. So it says only what
-// the cluster is like: not where it listens beyond its port, which files it reads or writes, or what
-// it allows to whom.
+// File is what a file kinproc.yaml says. It can come with a cloned repository. So it says only
+// what the cluster is like: not where it listens beyond its port, which files it reads or writes,
+// or what it allows to whom.
 type File struct {
 	// Path is that of the file, as messages have it.
 	Path string
@@ -67,8 +67,8 @@ func (f *File) wrong(line int, format string, args ...any) error {
 	return Mistake{f.Path, line, fmt.Errorf(format, args...)}
 }
 
-// ReadFile parses a file. The error has all mistakes, each with its line. The function check returns
-// what is wrong with a value of a flag.
+// ReadFile parses a file. The error has all mistakes, each with its line. The function check
+// returns what is wrong with a value of a flag.
 func ReadFile(path string, data []byte, check func(flag, value string) error) (*File, error) {
 	r := &reader{file: &File{Path: path}, check: check}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))

@@ -36,8 +36,8 @@ type Setting struct {
 	Source Source `json:"source"`
 }
 
-// Given returns the flags among a command's arguments, with their values in order. The flags must have
-// been parsed.
+// Given returns the flags among a command's arguments, with their values in order. The flags must
+// have been parsed.
 func Given(flags *pflag.FlagSet, args []string) (map[string][]string, error) {
 	given := map[string][]string{}
 	err := flags.ParseAll(args, func(flag *pflag.Flag, value string) error {
