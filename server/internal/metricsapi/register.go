@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +37,9 @@ const groupPriority, versionPriority = 100, 100
 // retry is the time between two attempts to register the APIs.
 const retry = time.Second
 
+// resetPoll is how often to look whether a reset is over. It takes some milliseconds.
+const resetPoll = 10 * time.Millisecond
+
 // Registration writes the objects by which clients find the APIs.
 type Registration struct {
 	// Config is an administrator's.
@@ -50,15 +52,16 @@ type Registration struct {
 // away until the next start. But an APIService that goes by a reset of the control plane comes back.
 // Register returns when ctx ends.
 func (r Registration) Register(ctx context.Context) {
-	var since atomic.Pointer[epoch.Stamp]
-	resets := make(chan struct{}, 1)
+	c, err := r.clients()
+	if err != nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "Registering the metrics APIs failed")
+		return
+	}
+	deleted := make(chan struct{}, 1)
 	handler, err := r.APIServices.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(any) {
-			if !since.Load().Stale() {
-				return
-			}
 			select {
-			case resets <- struct{}{}:
+			case deleted <- struct{}{}:
 			default:
 			}
 		},
@@ -70,27 +73,55 @@ func (r Registration) Register(ctx context.Context) {
 	// fails only for a handler of another informer
 	defer func() { _ = r.APIServices.RemoveEventHandler(handler) }()
 	for ctx.Err() == nil {
-		since.Store(epoch.Of(epoch.Begin(ctx)))
-		r.until(ctx, "Registering the metrics APIs failed, trying again", register)
-		select {
-		case <-ctx.Done():
-		case <-resets:
+		pass := epoch.Begin(ctx)
+		until(ctx, "Registering the metrics APIs failed, trying again", c, register)
+		for again := false; ctx.Err() == nil && !again; {
+			select {
+			case <-ctx.Done():
+			case <-deleted:
+				again = wasReset(pass, c)
+			}
 		}
 	}
+}
+
+// wasReset reports whether the control plane was reset since a pass began. A reset that is going on
+// refuses the requests of the pass, and deletes objects before it counts as one.
+func wasReset(pass context.Context, c clients) bool {
+	since := epoch.Of(pass)
+	for pass.Err() == nil && !since.Stale() {
+		_, err := c.kubernetes.CoreV1().Services(serviceNamespace).Get(pass, serviceName,
+			metav1.GetOptions{})
+		if !apierrors.IsConflict(err) {
+			break
+		}
+		select {
+		case <-pass.Done():
+		case <-time.After(resetPoll):
+		}
+	}
+	return since.Stale()
 }
 
 // Remove deletes the APIServices of an earlier start that served metrics. Clients could not discover
 // all resources otherwise.
 func (r Registration) Remove(ctx context.Context) {
-	r.until(ctx, "Removing the metrics APIs failed, trying again", remove)
+	const failed = "Removing the metrics APIs failed, trying again"
+	c, err := r.clients()
+	if err != nil {
+		utilruntime.HandleErrorWithContext(ctx, err, failed)
+		return
+	}
+	until(ctx, failed, c, remove)
 }
 
-func (r Registration) until(
-	ctx context.Context, failed string, do func(context.Context, clients) error,
+// until tries until it has succeeded or ctx ends.
+func until(
+	ctx context.Context, failed string, c clients, do func(context.Context, clients) error,
 ) {
-	c, err := r.clients()
-	for err == nil {
-		if err = do(epoch.Begin(ctx), c); err == nil || ctx.Err() != nil {
+	for {
+		err := do(epoch.Begin(ctx), c)
+		if err == nil || ctx.Err() != nil {
 			return
 		}
 		utilruntime.HandleErrorWithContext(ctx, err, failed)
@@ -99,9 +130,7 @@ func (r Registration) until(
 			return
 		case <-time.After(retry):
 		}
-		err = nil
 	}
-	utilruntime.HandleErrorWithContext(ctx, err, failed)
 }
 
 type clients struct {
