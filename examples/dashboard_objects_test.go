@@ -112,7 +112,11 @@ func testEvents(t *testing.T, b *browser, k *kubectl.Kubectl) {
 		k.Run("scale", "deployment", "api", "--replicas=1")
 		k.Run("scale", "deployment", "api", "--replicas=2")
 		p.until(`document.querySelector("#list .row").innerText.includes("api")`)
-		p.until(`document.querySelector("#list .row.failing .sign.failing")`)
+		p.click("#objects-state a") // the warnings only
+		p.until(`document.querySelector("#list .row.failing .sign.failing") &&
+			!document.querySelector("#list .row:not(.failing)")`)
+		p.run(chromedp.NavigateBack())
+		p.until(`document.querySelector("#list .row:not(.failing)")`)
 		p.whole()
 		p.fits()
 		seconds := eval[[]float64](p, `(async () => {
