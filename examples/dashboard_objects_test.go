@@ -144,7 +144,7 @@ func testHistory(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	p := b.open(t, "objects?resource=configmaps&inside=default&name=limits&tab=history", 1280, 800,
 		false)
 	p.until(`document.querySelector(".version")?.innerText.startsWith("3 of 3")`)
-	p.until(`document.querySelector(".version").innerText.includes("by jane (impersonated by")`)
+	p.until(`document.querySelector(".version").innerText.includes("as jane (impersonated by")`)
 	p.until(`document.querySelector(".version pre .add").innerText.includes("labels:")`)
 	k.Run("patch", "configmap", "limits", "--type=merge", `-p={"data":{"size":"3"}}`)
 	p.until(`document.querySelector(".version").innerText.startsWith("4 of 4")`) // without a reload
