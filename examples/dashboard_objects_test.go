@@ -112,7 +112,11 @@ func testEvents(t *testing.T, b *browser, k *kubectl.Kubectl) {
 		k.Run("scale", "deployment", "api", "--replicas=1")
 		k.Run("scale", "deployment", "api", "--replicas=2")
 		p.until(`document.querySelector("#list .row").innerText.includes("api")`)
-		p.until(`document.querySelector("#list .row.failing .sign.failing")`)
+		p.click("#objects-state a") // the warnings only
+		p.until(`document.querySelector("#list .row.failing .sign.failing") &&
+			!document.querySelector("#list .row:not(.failing)")`)
+		p.run(chromedp.NavigateBack())
+		p.until(`document.querySelector("#list .row:not(.failing)")`)
 		p.whole()
 		p.fits()
 		seconds := eval[[]float64](p, `(async () => {
@@ -140,7 +144,7 @@ func testHistory(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	p := b.open(t, "objects?resource=configmaps&inside=default&name=limits&tab=history", 1280, 800,
 		false)
 	p.until(`document.querySelector(".version")?.innerText.startsWith("3 of 3")`)
-	p.until(`document.querySelector(".version").innerText.includes("by jane (impersonated by")`)
+	p.until(`document.querySelector(".version").innerText.includes("as jane (impersonated by")`)
 	p.until(`document.querySelector(".version pre .add").innerText.includes("labels:")`)
 	k.Run("patch", "configmap", "limits", "--type=merge", `-p={"data":{"size":"3"}}`)
 	p.until(`document.querySelector(".version").innerText.startsWith("4 of 4")`) // without a reload

@@ -148,7 +148,7 @@ func testLive(t *testing.T, b *browser, s *server.Server, k *kubectl.Kubectl) {
 }
 
 func testRequest(t *testing.T, b *browser, k *kubectl.Kubectl) {
-	p := b.open(t, "chain?loops=1&agent=replicaset-controller&method=POST&path=default/pods", 1280, 860,
+	p := b.open(t, "chain?loops=1&agent=replicaset-controller&method=POST&path=default/pods", 1280, 980,
 		false)
 	for replicas := 4; replicas < 100; replicas++ {
 		k.Run("scale", "deployment", "api", fmt.Sprint("--replicas=", 2+2*(replicas%2)))
@@ -176,9 +176,9 @@ func testRequest(t *testing.T, b *browser, k *kubectl.Kubectl) {
 		t.Errorf("the sum is off by %.1f %%", 100*off)
 	}
 	p.until(`document.querySelector("#request .unnamed:nth-last-child(2)").innerText.includes("filters")`)
+	p.picture("dashboard-request")
 	p.click("#request details summary")
 	p.until(`document.querySelector("#request details[open] pre")?.innerText.length > 10`)
-	p.picture("dashboard-request")
 
 	// Two requests, and back with the browser's button.
 	p.click(`#request .related tbody a[href*="with="]`)

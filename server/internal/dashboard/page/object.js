@@ -96,7 +96,7 @@ async function eventsTab(o) {
 export function who(v) {
 	if (!v.user) return "somebody, before the server started or not by a request";
 	const user = v.as ? `${v.user} (impersonated by ${v.as})` : v.user;
-	return v.loop ? v.client : `${user} with ${v.manager || v.client || "an unnamed client"}`;
+	return v.loop ? v.client : `${v.manager || v.client || "an unnamed client"} as ${user}`;
 }
 
 async function historyTab(o) {

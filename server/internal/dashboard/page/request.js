@@ -19,18 +19,21 @@ export async function openRequest(id, other) {
 	if (key === opened) return;
 	opened = key;
 	const dialog = $("#request"), body = $("#request-body"), opener = document.activeElement;
-	let content;
+	let content, rest = null;
 	try {
 		const [a, b] = await Promise.all([ask("/live/" + id), other ? ask("/live/" + other) : null]);
 		$("#request-title").replaceChildren(b ? "Two requests" : el("span", {}, a.method, " ",
 			path(a.path)));
-		content = b ? compared(a, b) : [...showAnswered(a), await related(a)];
+		content = b ? compared(a, b) : showAnswered(a);
+		rest = b ? null : related(a);
 	} catch (sentence) {
 		$("#request-title").textContent = `Request ${id}`;
 		content = [el("p", {class: "problem"}, String(sentence))];
 	}
 	if (opened !== key) return;
 	body.replaceChildren(...content);
+	rest?.then(e => opened === key && body.append(e), sentence =>
+		opened === key && body.append(el("p", {class: "problem"}, String(sentence))));
 	if (dialog.open) return;
 	dialog.onclose = () => {
 		if (opened) go(changed({request: "", with: ""}));
