@@ -34,7 +34,9 @@ aggregator sends requests.
 
   kinproc extension init portrule && cd portrule
   kinproc extension run
-  kinproc extension add kind --group=portrule.example.com --version=v1 --kind=PortSet`,
+  kinproc extension add kind --group=portrule.example.com --version=v1 --kind=PortSet
+  kinproc extension add subresource --group=portrule.example.com --version=v1 --kind=PortSet \
+    --subresource=approval`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -42,7 +44,7 @@ aggregator sends requests.
 		Use: "add", Short: "Add to an extension API server", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	add.AddCommand(newExtensionAddKindCmd(s))
+	add.AddCommand(newExtensionAddKindCmd(s), newExtensionAddSubresourceCmd(s))
 	cmd.AddCommand(newExtensionInitCmd(s), add, newExtensionRunCmd(s),
 		newExtensionRegisterCmd(s), newExtensionUnregisterCmd(s), newExtensionDocsCmd())
 	return cmd
@@ -85,20 +87,55 @@ func newExtensionAddKindCmd(s streams) *cobra.Command {
 			if err := k.Validate(); err != nil {
 				return usageError{err}
 			}
-			dir := folderOf(args)
-			files, err := scaffold.AddKind(dir, *k)
-			if err != nil {
-				return err
-			}
-			for _, file := range files {
-				fmt.Fprintln(s.out, filepath.Join(dir, filepath.FromSlash(file)))
-			}
-			return nil
+			files, err := scaffold.AddKind(folderOf(args), *k)
+			printFiles(s, args, files)
+			return err
 		},
 	}
 	o.addKindFlags(cmd.Flags())
 	o.addScopeFlag(cmd.Flags())
 	return cmd
+}
+
+func newExtensionAddSubresourceCmd(s streams) *cobra.Command {
+	var o scaffolding
+	var name string
+	cmd := &cobra.Command{
+		Use:   "subresource [DIR]",
+		Short: "Add a subresource to a kind of the extension API server in DIR",
+		Long: `Add a subresource to a kind of the extension API server in DIR, or in the working directory.
+
+The subresource scale is that of kubectl scale and of autoscalers. Any other one, such as approval,
+is a view of the object that changes one field of its status; edit what it may change.`,
+		Args: atMostOneFolder,
+		RunE: func(_ *cobra.Command, args []string) error {
+			k := &o.project.Kind
+			if k.Group == "" || k.Version == "" || k.Kind == "" || name == "" {
+				return usageError{errors.New("add subresource takes --group, --version, --kind and " +
+					"--subresource")}
+			}
+			o.complete("")
+			if err := errors.Join(k.Validate(), scaffold.ValidateSubresource(name)); err != nil {
+				return usageError{err}
+			}
+			files, err := scaffold.AddSubresource(folderOf(args), *k, name)
+			printFiles(s, args, files)
+			return err
+		},
+	}
+	f, k := cmd.Flags(), &o.project.Kind
+	f.StringVar(&k.Group, "group", "", "API group of the kind")
+	f.StringVar(&k.Version, "version", "", "version in which the kind is declared")
+	f.StringVar(&k.Kind, "kind", "", "name of the kind")
+	f.StringVar(&name, "subresource", "", "name of the subresource")
+	return cmd
+}
+
+// printFiles prints the names of files in the folder that the arguments name.
+func printFiles(s streams, args, files []string) {
+	for _, file := range files {
+		fmt.Fprintln(s.out, filepath.Join(folderOf(args), filepath.FromSlash(file)))
+	}
 }
 
 func newExtensionRunCmd(s streams) *cobra.Command {
