@@ -220,7 +220,8 @@ func (p *tab) until(expression string) {
 		case <-tick.C:
 		case <-deadline.C:
 			p.t.Fatalf("gave up waiting for %s; at %s, the page says %s", expression,
-				eval[string](p, "location.hash"), eval[string](p, "document.querySelector('#main').innerText"))
+				eval[string](p, "location.hash"),
+				eval[string](p, "document.querySelector('#main').innerText"))
 		}
 	}
 }

@@ -276,12 +276,13 @@ func TestDashboardTreeAndSearch(t *testing.T) {
 	if data := selected("list", hasText("rows")); !strings.Contains(data, `"rows":[]`) {
 		t.Errorf("the fields select nothing less: %s", data)
 	}
-	p.events("/objects?version=v1&resource=pods&labels=%3D%3D")("failed", hasText("cannot be listed: found"))
+	p.events("/objects?version=v1&resource=pods&labels=%3D%3D")("failed",
+		hasText("cannot be listed: found"))
 	if names := read[[]string](p, "/namespaces", nil); !slices.Contains(names, "kube-system") {
 		t.Errorf("the namespaces are %q", names)
 	}
-	if _, body := p.get("/kinds"); !strings.Contains(body, `"resource":"deployments","kind":"Deployment",`+
-		`"namespaced":true,"watchable":true,"verbs":["update","patch","delete","scale"],"short":["deploy"]`) {
+	if _, body := p.get("/kinds"); !strings.Contains(body, `"kind":"Deployment","namespaced":true,`+
+		`"watchable":true,"verbs":["update","patch","delete","scale"],"short":["deploy"]`) {
 		t.Errorf("the kinds lack what can be done with deployments: %s", body)
 	}
 }
@@ -418,8 +419,8 @@ func TestDashboardWalkCleansUp(t *testing.T) {
 		t.Fatalf("the walk got %d: %s", code, body)
 	}
 	pods := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().Pods("default")
-	if _, err := pods.Get(t.Context(), walked.Created, metav1.GetOptions{}); !apierrors.IsNotFound(err) ||
-		walked.Left != "" {
+	_, err := pods.Get(t.Context(), walked.Created, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) || walked.Left != "" {
 		t.Errorf("the pod of the walk: %v, left %q", err, walked.Left)
 	}
 	h := read[struct{ Versions []dashboardVersion }](p, "/history",

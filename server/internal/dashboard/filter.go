@@ -51,7 +51,8 @@ func (f filter) selects(r *trace.Request, s *summary) bool {
 		!strings.HasPrefix(strconv.Itoa(r.Code), f.code) {
 		return false
 	}
-	if f.agent != "" && !strings.Contains(r.UserAgent, f.agent) && !strings.Contains(s.Client, f.agent) {
+	if f.agent != "" && !strings.Contains(r.UserAgent, f.agent) &&
+		!strings.Contains(s.Client, f.agent) {
 		return false
 	}
 	if other, not := strings.CutPrefix(f.user, "-"); not {

@@ -76,7 +76,9 @@ var watched = []watchedKind{
 	{kind{Group: "apps", Version: "v1", Resource: "statefulsets", Kind: "StatefulSet"}, "Ready"},
 	{kind{Group: "apps", Version: "v1", Resource: "daemonsets", Kind: "DaemonSet"}, "Ready"},
 	{kind{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job"}, "Status"},
-	{kind{Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim"}, "Status"},
+	{kind{
+		Version: "v1", Resource: "persistentvolumeclaims", Kind: "PersistentVolumeClaim",
+	}, "Status"},
 	{kind{Version: "v1", Resource: "nodes", Kind: "Node"}, "Status"},
 	{kind{Version: "v1", Resource: "namespaces", Kind: "Namespace"}, "Status"},
 	{kind{

@@ -156,7 +156,8 @@ func describeNode(object map[string]any) node {
 	runtime, _, _ := unstructured.NestedString(object, "status", "nodeInfo",
 		"containerRuntimeVersion")
 	described := node{
-		Name: n.GetName(), State: "Unknown", Health: pending, Simulated: strings.HasPrefix(runtime, "simulated:"),
+		Name: n.GetName(), State: "Unknown", Health: pending,
+		Simulated: strings.HasPrefix(runtime, "simulated:"),
 	}
 	for _, c := range conditionsOf(n) {
 		switch {

@@ -92,7 +92,8 @@ func (s *Server) serveKinds(w http.ResponseWriter, r *http.Request) {
 // serveNamespaces returns the names of the namespaces.
 func (s *Server) serveNamespaces(w http.ResponseWriter, r *http.Request) {
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	list, err := s.metadata.Resource(namespaces).List(r.Context(), metav1.ListOptions{Limit: listLimit})
+	list, err := s.metadata.Resource(namespaces).
+		List(r.Context(), metav1.ListOptions{Limit: listLimit})
 	if err != nil {
 		refuse(w, http.StatusBadGateway, "The namespaces cannot be listed: "+err.Error())
 		return

@@ -55,7 +55,8 @@ const pause = time.Second
 
 // sameWork returns the requests around one of them, in the order of their arrival, that seem to
 // belong to the same work, such as a reconcile: they are of the same client, for the same object or
-// one that is named after it, as a ReplicaSet is after its Deployment, and follow each other closely.
+// one that is named after it, as a ReplicaSet is after its Deployment, and follow each other
+// closely.
 func sameWork(all []keptRequest, at int) []keptRequest {
 	client, _ := clientOf(&all[at].Request)
 	object := objectOf(&all[at].Request)

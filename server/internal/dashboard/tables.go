@@ -86,7 +86,8 @@ func (s *Server) list(ctx context.Context, selected selection) (table, error) {
 		}
 		r := newRow(object.ObjectMeta)
 		r.Cells = each.Cells
-		r.State = stateOf(selected.resource.GroupResource(), t.cells(r), !object.DeletionTimestamp.IsZero())
+		r.State = stateOf(selected.resource.GroupResource(), t.cells(r),
+			!object.DeletionTimestamp.IsZero())
 		t.Rows = append(t.Rows, r)
 	}
 	return t, nil

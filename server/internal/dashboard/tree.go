@@ -109,8 +109,8 @@ func (s *Server) tree(ctx context.Context, selected selection) (*tree, error) {
 	return t, nil
 }
 
-// owners returns the highest owner of an object, and the object's UID. If that owner does not exist,
-// it also returns the one below.
+// owners returns the highest owner of an object, and the object's UID. If that owner does not
+// exist, it also returns the one below.
 func (s *Server) owners(
 	ctx context.Context, kinds []kind, selected selection,
 ) (root, above *branch, here types.UID, err error) {
@@ -186,8 +186,8 @@ func (s *Server) ownedObjects(
 	return owned, err
 }
 
-// lists calls each with the objects of each kind, but no events. A kind that cannot be listed is left
-// out. Each is called concurrently.
+// lists calls each with the objects of each kind, but no events. A kind that cannot be listed is
+// left out. Each is called concurrently.
 func (s *Server) lists(
 	ctx context.Context, kinds []kind, namespace string, each func(kind, table),
 ) error {
@@ -211,7 +211,9 @@ func (s *Server) lists(
 // stateOfOne returns the state of one object.
 func (s *Server) stateOfOne(ctx context.Context, b *branch) state {
 	one := selection{
-		resource:  schema.GroupVersionResource{Group: b.Group, Version: b.Version, Resource: b.Resource},
+		resource: schema.GroupVersionResource{
+			Group: b.Group, Version: b.Version, Resource: b.Resource,
+		},
 		namespace: b.Namespace, fields: nameSelector(b.Name),
 	}
 	t, err := s.list(ctx, one)
