@@ -125,6 +125,8 @@ func (s *Server) config(
 		Listener: s.listener, Cert: s.certs, MinTLSVersion: minTLSVersion,
 	}
 	config.SecureServing = serving
+	// Watches end before their connections do, or each proxy reports that its connection has broken.
+	config.ShutdownWatchTerminationGracePeriod = connections.ShutdownTimeout
 	var err error
 	config.LoopbackClientConfig, err = serving.NewLoopbackClientConfig(newToken(), s.certs.CABundle())
 	if err != nil {
