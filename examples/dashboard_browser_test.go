@@ -236,8 +236,8 @@ func (p *tab) fits() {
 	}
 }
 
-// broken is an expression for the words that are broken inside: those whose letters are in more than
-// one line. Code may be broken.
+// broken is an expression for the words that are broken inside: those whose letters are in more
+// than one line. Code may be broken.
 const broken = `(() => {
 	const found = [];
 	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

@@ -241,15 +241,15 @@ type Options struct {
 	// server wins. Without simulated nodes, it has no effect. The program kinproc has it on by
 	// default.
 	SimulatedMetrics bool
-	// PodBehaviors installs the custom resource PodBehavior, whose objects say what many simulated pods
-	// do. Default: it is not installed.
+	// PodBehaviors installs the custom resource PodBehavior, whose objects say what many simulated
+	// pods do. Default: it is not installed.
 	PodBehaviors bool
 	// SimulatedLogDir is a directory whose files simulated pods may log. Whoever may create pods and
 	// read their logs can read each file below it. Default: none.
 	SimulatedLogDir string
 	// StandInPorts are loopback ports of this machine, such as 8080 or 9000-9010, at which processes
-	// stand in for simulated pods: an annotation of a pod may send the connections to a port of the pod
-	// there. Whoever may create pods can reach each of them. Default: none.
+	// stand in for simulated pods: an annotation of a pod may send the connections to a port of the
+	// pod there. Whoever may create pods can reach each of them. Default: none.
 	StandInPorts []string
 	// LoadBalancerRange is the range of the addresses of Services of type LoadBalancer, and of
 	// Ingresses and Gateways of the class kinproc, such as 192.0.2.0/24. Nothing listens there. The

@@ -245,7 +245,8 @@ func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error)
 	return &running{g, access, etcdClients, shared, boot, apiServers, control}, nil
 }
 
-// behaviors returns the behaviors of simulated pods, which do not run yet, or nil if there are none.
+// behaviors returns the behaviors of simulated pods, which do not run yet, or nil if there are
+// none.
 func (s *Server) behaviors(r *requests.Requests) (*simulated.Behaviors, error) {
 	if !s.options.PodBehaviors {
 		return nil, nil

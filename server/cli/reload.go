@@ -66,8 +66,8 @@ func (r *reloader) run(ctx context.Context) {
 	}
 }
 
-// restart builds the program, and runs it instead of the one that runs. If it does not compile, that
-// one goes on.
+// restart builds the program, and runs it instead of the one that runs. If it does not compile,
+// that one goes on.
 func (r *reloader) restart(ctx context.Context) error {
 	began := time.Now()
 	build := exec.CommandContext(ctx, "go", "build", "-o", r.program+".new", r.main)

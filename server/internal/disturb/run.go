@@ -280,8 +280,8 @@ func attempt(
 // turns is how often attend looks while the system comes to rest.
 const turns = 20
 
-// attend looks for rests until ctx ends. In one, it shows the controller what has been held back. It
-// counts how often it has looked, not the time: where others keep the processors busy, its turns
+// attend looks for rests until ctx ends. In one, it shows the controller what has been held back.
+// It counts how often it has looked, not the time: where others keep the processors busy, its turns
 // take longer, as the work of the controller does.
 func (s *Session) attend(ctx context.Context, settle time.Duration) {
 	for ctx.Err() == nil {

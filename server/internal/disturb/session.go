@@ -278,13 +278,13 @@ func (i *instance) seesPastOf(r schema.GroupVersionResource) bool {
 	return i.seesPast() && (i.only == "" || i.only == r.GroupResource().String())
 }
 
-// startLimit is for how many times the time of a rest a silent controller counts as one that starts,
-// and pastLimit for how many an instance sees the past. It may repeat a write that fails as long as
-// it does.
+// startLimit is for how many times the time of a rest a silent controller counts as one that
+// starts, and pastLimit for how many an instance sees the past. It may repeat a write that fails as
+// long as it does.
 const startLimit, pastLimit = 5, 5
 
-// turn reports whether nothing has happened for the time of a rest, or the current instance has seen
-// the past for long enough. It is called [turns] times in that time.
+// turn reports whether nothing has happened for the time of a rest, or the current instance has
+// seen the past for long enough. It is called [turns] times in that time.
 func (s *Session) turn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,8 +62,8 @@ func (a *API) answer(r *http.Request) (any, error) {
 	return nil, unknown(r)
 }
 
-// documents returns the OpenAPI documents, which describe nothing. The aggregator complains if there
-// are none.
+// documents returns the OpenAPI documents, which describe nothing. The aggregator complains if
+// there are none.
 func documents() map[string]any {
 	return map[string]any{
 		"/openapi/v2": map[string]any{

@@ -49,8 +49,8 @@ type Registration struct {
 }
 
 // Register writes the objects that are missing. What others wrote stays, and what they delete stays
-// away until the next start. But an APIService that goes by a reset of the control plane comes back.
-// Register returns when ctx ends.
+// away until the next start. But an APIService that goes by a reset of the control plane comes
+// back. Register returns when ctx ends.
 func (r Registration) Register(ctx context.Context) {
 	c, err := r.clients()
 	if err != nil {
@@ -103,8 +103,8 @@ func wasReset(pass context.Context, c clients) bool {
 	return since.Stale()
 }
 
-// Remove deletes the APIServices of an earlier start that served metrics. Clients could not discover
-// all resources otherwise.
+// Remove deletes the APIServices of an earlier start that served metrics. Clients could not
+// discover all resources otherwise.
 func (r Registration) Remove(ctx context.Context) {
 	const failed = "Removing the metrics APIs failed, trying again"
 	c, err := r.clients()

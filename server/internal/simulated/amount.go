@@ -23,8 +23,8 @@ type level struct {
 	relative bool // milli is a part of what is requested, 1 for all of it
 }
 
-// Limits of what an annotation can say. The sum over all pods of a control plane still fits into the
-// numbers in which clients add amounts up.
+// Limits of what an annotation can say. The sum over all pods of a control plane still fits into
+// the numbers in which clients add amounts up.
 const (
 	maxMilli            = 4e15 // 4 TB in thousandths of a byte
 	maxPercent          = 10000

@@ -260,8 +260,8 @@ func newProxyREST(k kubelets) rest.Storage {
 	}
 }
 
-// proxy sends requests on to a server that runs in a pod. The name of the pod may have a scheme as a
-// prefix and a port as a suffix.
+// proxy sends requests on to a server that runs in a pod. The name of the pod may have a scheme as
+// a prefix and a port as a suffix.
 func (k kubelets) proxy(
 	ctx context.Context, id string, options runtime.Object, responder rest.Responder,
 ) (http.Handler, error) {

@@ -145,8 +145,8 @@ func (k kubelets) execute(
 	}), nil
 }
 
-// refusal refuses a connection. Clients of websockets do not see the answer to a request that fails,
-// so they get it in the stream.
+// refusal refuses a connection. Clients of websockets do not see the answer to a request that
+// fails, so they get it in the stream.
 type refusal struct {
 	responder rest.Responder
 	answer    func(http.ResponseWriter, *http.Request, error)

@@ -95,8 +95,8 @@ func (p *serviceProxy) Connect(
 // maxStandIns is how many pods of a service are asked whether something stands in for them.
 const maxStandIns = 10
 
-// standIn returns a handler that sends requests on to what stands in for a ready pod of the service,
-// or nil if nothing does.
+// standIn returns a handler that sends requests on to what stands in for a ready pod of the
+// service, or nil if nothing does.
 func (p *serviceProxy) standIn(
 	ctx context.Context, id, path string, responder rest.Responder,
 ) http.Handler {

@@ -46,8 +46,8 @@ func Forward(w http.ResponseWriter, r *http.Request, ports []int32, dial Dial) {
 	}
 }
 
-// tunnelWriter writes the answer that upgrades a connection to the connection. The library expects it
-// there, because in kube-apiserver it comes from a kubelet.
+// tunnelWriter writes the answer that upgrades a connection to the connection. The library expects
+// it there, because in kube-apiserver it comes from a kubelet.
 type tunnelWriter struct {
 	http.ResponseWriter
 	header http.Header
@@ -249,8 +249,8 @@ func pipe(ctx context.Context, client io.ReadWriter, port int32, dial Dial) erro
 	return nil
 }
 
-// forwardWebsocket has two channels for each port: one for data and one for errors. The first message
-// of each is the port.
+// forwardWebsocket has two channels for each port: one for data and one for errors. The first
+// message of each is the port.
 func forwardWebsocket(w http.ResponseWriter, r *http.Request, ports []int32, dial Dial) {
 	if len(ports) == 0 || len(ports) > maxForwards {
 		http.Error(w, fmt.Sprintf("query parameter ports: name from 1 to %d ports", maxForwards),
