@@ -141,8 +141,8 @@ func TestFlagsWithPaths(t *testing.T) {
 		authorization-config authorization-webhook-config-file cert-dir client-ca-file config
 		encryption-provider-config etcd-cafile etcd-certfile etcd-keyfile oidc-ca-file pki-dir
 		proxy-client-cert-file proxy-client-key-file requestheader-client-ca-file
-		service-account-key-file service-account-signing-key-file tls-cert-file tls-private-key-file
-		token-auth-file`)
+		service-account-key-file service-account-signing-key-file simulated-log-dir tls-cert-file
+		tls-private-key-file token-auth-file`)
 	flags, _ := startFlags()
 	var got []string
 	flags.VisitAll(func(f *pflag.Flag) {
