@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/chain/internal/rawclient"
@@ -49,7 +50,7 @@ func Get(ctx context.Context, config *rest.Config, path string, o Options) (*His
 }
 
 // Follow calls report for each version that [Get] would return, and then for each new one, until
-// ctx ends or the server stops. Then it returns nil.
+// ctx ends, the server stops, or the connection is lost, which looks the same. Then it returns nil.
 func Follow(
 	ctx context.Context, config *rest.Config, path string, o Options, report func(Version),
 ) error {
@@ -66,7 +67,7 @@ func Follow(
 	for decoder := json.NewDecoder(body); ; {
 		var v Version
 		switch err := decoder.Decode(&v); {
-		case ctx.Err() != nil, errors.Is(err, io.EOF):
+		case ctx.Err() != nil, err != nil && utilnet.IsProbableEOF(err):
 			return nil
 		case err != nil:
 			return fmt.Errorf("follow the history of %s: %w", path, err)

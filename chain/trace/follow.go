@@ -3,7 +3,6 @@ package trace
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/chain/internal/rawclient"
@@ -106,8 +106,8 @@ func ParseFollowOptions(query url.Values) (o FollowOptions, err error) {
 	return o, nil
 }
 
-// Follow calls report for each request that passes through the server's chain, until ctx ends or
-// the server stops. Then it returns nil. Report is called by one goroutine; while it runs, requests
+// Follow calls report for each request that passes through the server's chain, until ctx ends, the
+// server stops, or the connection is lost, which looks the same. Then it returns nil. Report is called by one goroutine; while it runs, requests
 // wait, and are dropped if they become too many.
 func Follow(
 	ctx context.Context, config *rest.Config, o FollowOptions, report func(Request),
@@ -124,7 +124,7 @@ func Follow(
 	}
 	for decoder := json.NewDecoder(response.Body); ; {
 		var request Request
-		if err := decoder.Decode(&request); errors.Is(err, io.EOF) {
+		if err := decoder.Decode(&request); err != nil && utilnet.IsProbableEOF(err) {
 			return nil
 		} else if err != nil {
 			return ended(ctx, fmt.Errorf("follow requests: %w", err))
