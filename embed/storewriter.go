@@ -2,7 +2,6 @@ package embed
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -12,7 +11,9 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/txn"
 	"go.etcd.io/etcd/server/v3/lease"
 	"go.etcd.io/etcd/server/v3/storage"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/grpc"
 )
 
@@ -97,7 +98,7 @@ func (w *storeWriter) inStore(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRes
 	write := kv.Write(traceutil.Get(ctx))
 	// The context must not end a transaction after its first change.
 	answer, _, err := txn.Txn(context.WithoutCancel(ctx), w.member.Logger(), r, true,
-		lockedKV{kv, write}, leases{member: w.member}, false)
+		lockedKV{kv, write}, leases{backend: w.member.Backend()}, false)
 	write.End()
 	if err != nil {
 		return nil, err
@@ -142,20 +143,19 @@ type unended struct{ mvcc.TxnWrite }
 
 func (unended) End() {}
 
-// leases looks up leases for a transaction. While the store is locked, none of them ends.
+// leases looks up leases in the transaction that has locked the store. It must not ask the member,
+// which locks the store for reading a second time: a snapshot or a compaction may be waiting to lock
+// it for writing.
 type leases struct {
 	lease.Lessor // nil: a transaction only looks leases up
-	member       *etcdserver.EtcdServer
+	backend      backend.Backend
 }
 
 func (l leases) Lookup(id lease.LeaseID) *lease.Lease {
-	all, err := l.member.LeaseLeases(context.Background(), &pb.LeaseLeasesRequest{})
-	if err == nil && slices.ContainsFunc(all.Leases, func(s *pb.LeaseStatus) bool {
-		return s.ID == int64(id)
-	}) {
-		return &lease.Lease{ID: id}
+	if schema.MustUnsafeGetLease(l.backend.BatchTx(), int64(id)) == nil {
+		return nil
 	}
-	return nil
+	return &lease.Lease{ID: id}
 }
 
 // leaseGranter grants leases while no transaction is made in the store.

@@ -359,3 +359,34 @@ func TestTransactionsDuringStop(t *testing.T) {
 		}
 	}
 }
+
+// A snapshot of the store waits for a transaction that looks up a lease, and the transaction does
+// not wait for the snapshot.
+func TestLeasedTransactionsDuringSnapshots(t *testing.T) {
+	t.Parallel()
+	e := startEphemeral(t)
+	lease, err := e.Client().Grant(t.Context(), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var snapshots sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	snapshots.Go(func() {
+		for ctx.Err() == nil {
+			e.server.KV().Commit()
+		}
+	})
+	for revision := range int64(2000) {
+		if revision == 1 {
+			continue // the first change makes revision 2
+		}
+		_, err := e.Client().Txn(t.Context()).
+			If(clientv3.Compare(clientv3.ModRevision("/leased"), "=", revision)).
+			Then(clientv3.OpPut("/leased", "", clientv3.WithLease(lease.ID))).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	snapshots.Wait()
+}
