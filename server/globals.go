@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	flowcontrolmetrics "k8s.io/apiserver/pkg/util/flowcontrol/metrics"
 	basecompatibility "k8s.io/component-base/compatibility"
@@ -21,7 +22,17 @@ import (
 // those of flow control, which would race with the first servers of a process otherwise. The feature
 // gates are shared by the whole process.
 func setFeatureGates(gates map[string]bool) error {
-	if set := registeredGates().Switches(gates); set != nil {
+	registered := registeredGates()
+	if registered[features.ListFromCacheSnapshot].Default {
+		// With this gate, a watch cache copies a part of its tree with each event, to serve lists at
+		// old revisions. Such lists are read from etcd here, so a gate that is not set is off.
+		err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(
+			features.ListFromCacheSnapshot, false)
+		if err != nil {
+			return fmt.Errorf("set feature gates: %w", err)
+		}
+	}
+	if set := registered.Switches(gates); set != nil {
 		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(set); err != nil {
 			return fmt.Errorf("set feature gates: %w", err)
 		}

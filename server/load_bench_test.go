@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,4 +197,67 @@ func BenchmarkList(b *testing.B) {
 		took = append(took, time.Since(began))
 	}
 	reportMedian(b, "list-ms", took)
+}
+
+// BenchmarkManyObjects measures lists of many objects of a kind that is watched: of a page of 500, of
+// all objects in such pages, and of the hundredth part that a label selects.
+func BenchmarkManyObjects(b *testing.B) {
+	for _, n := range []int{4000, 32_000} {
+		b.Run(fmt.Sprintf("objects=%d", n), func(b *testing.B) { benchmarkManyObjects(b, n) })
+	}
+}
+
+func benchmarkManyObjects(b *testing.B, n int) {
+	s := servertest.Run(b)
+	config := s.RESTConfig()
+	config.QPS = -1
+	client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	w, err := client.Watch(b.Context(), metav1.ListOptions{FieldSelector: "metadata.name=c-0"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Stop()
+	var next atomic.Int64
+	var creating sync.WaitGroup
+	for range 16 {
+		creating.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				if _, err := client.Create(b.Context(), &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{
+						Name: fmt.Sprintf("c-%d", i), Labels: map[string]string{"m": fmt.Sprint(i % 100)},
+					},
+					Data: map[string]string{"k": strings.Repeat("x", 1024)},
+				}, metav1.CreateOptions{}); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	creating.Wait()
+	list := func(options metav1.ListOptions) *corev1.ConfigMapList {
+		list, err := client.List(b.Context(), options)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return list
+	}
+	var first, all, selected []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		page := list(metav1.ListOptions{Limit: 500})
+		first = append(first, time.Since(began))
+		for page.Continue != "" {
+			page = list(metav1.ListOptions{Limit: 500, Continue: page.Continue})
+		}
+		all = append(all, time.Since(began))
+		began = time.Now()
+		if got := list(metav1.ListOptions{LabelSelector: "m=7"}); len(got.Items) != n/100 {
+			b.Fatal(len(got.Items))
+		}
+		selected = append(selected, time.Since(began))
+	}
+	reportMedian(b, "page-ms", first)
+	reportMedian(b, "all-ms", all)
+	reportMedian(b, "label-ms", selected)
 }

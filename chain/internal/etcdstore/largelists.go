@@ -38,10 +38,18 @@ func (s *cachedOnWatch) listLatest(
 
 // count returns the number of objects below a key.
 func (s *cachedOnWatch) count(ctx context.Context, key string) (int64, error) {
-	found, err := s.backend.client.KV.Get(ctx, below(s.backend.prefix, key), clientv3.WithPrefix(),
-		clientv3.WithCountOnly())
+	prefix := below(s.backend.prefix, key)
+	if c := s.backend.counters.of(prefix); c != nil {
+		if n, known := c.latest(); known {
+			return n, nil
+		}
+	}
+	found, err := s.backend.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, err
+	}
+	if found.Count >= manyKeys {
+		s.backend.counters.start(prefix)
 	}
 	return found.Count, nil
 }

@@ -56,7 +56,8 @@ type Backend struct {
 		Stop()
 	}
 
-	feed *feed // of the informers
+	feed     *feed // of the informers
+	counters *counters
 
 	writers writers.Memory
 	writing atomic.Int32 // transactions whose writer will be known
@@ -89,7 +90,8 @@ func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 	traced := clientv3.NewCtxClient(client.Ctx())
 	traced.Lease, traced.Watcher, traced.Maintenance = client.Lease, client.Watcher, client.Maintenance
 	kc := &etcdkubernetes.Client{Client: traced}
-	kc.Kubernetes = kc
+	counters := newCounters(traced)
+	kc.Kubernetes = pager{kc, counters}
 	// If this is not checked, watch caches refuse to send the initial events of a watch, which is
 	// how informers list.
 	checker, embedded := feature.DefaultFeatureSupportChecker, len(client.Endpoints()) == 0
@@ -103,6 +105,7 @@ func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 		embedded:    embedded,
 		prefix:      prefix,
 		feed:        newFeed(client, prefix),
+		counters:    counters,
 		compactor:   etcd3.NewCompactor(onFeedStream(client), kept, clock.RealClock{}, nil),
 		caches:      map[*cachedOnWatch]struct{}{},
 		opened:      map[schema.GroupResource]int{},
@@ -160,6 +163,7 @@ func (b *Backend) Stop() {
 	wg.Go(b.compactor.Stop)
 	wg.Go(b.feed.stop)
 	wg.Go(b.cap.stop)
+	wg.Go(b.counters.stop)
 	for c := range caches {
 		wg.Go(c.stop)
 	}
