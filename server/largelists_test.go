@@ -88,3 +88,57 @@ func TestLargeListsAreConsistent(t *testing.T) {
 		t.Errorf("a page of 10 has %d secrets, continue %q, %v", len(page.Items), page.Continue, err)
 	}
 }
+
+// The pages of a long list have each object once, and say exactly how many follow, also after
+// objects have been created and deleted.
+func TestPagesOfALongList(t *testing.T) {
+	t.Parallel()
+	const long, limit = 2300, 500
+	s := start(t, Options{})
+	config, err := s.InProcessConfig("admin", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	secrets := kubernetes.NewForConfigOrDie(config).CoreV1().Secrets(metav1.NamespaceDefault)
+	create := func(name string) {
+		t.Helper()
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range long {
+		create(fmt.Sprintf("s-%d", i))
+	}
+	for round := range 3 { // etcd counts the keys for the first page; later ones are counted otherwise
+		names := map[string]bool{}
+		for token := ""; ; {
+			page, err := secrets.List(t.Context(), metav1.ListOptions{Limit: limit, Continue: token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, secret := range page.Items {
+				names[secret.Name] = true
+			}
+			rest := page.RemainingItemCount
+			if token = page.Continue; token == "" {
+				if rest != nil {
+					t.Errorf("%d secrets follow the last page", *rest)
+				}
+				break
+			}
+			if rest == nil || len(names)+int(*rest) != long {
+				t.Fatalf("round %d: %v secrets follow %d of %d", round, rest, len(names), long)
+			}
+		}
+		if len(names) != long {
+			t.Errorf("got %d secrets, want %d", len(names), long)
+		}
+		create(fmt.Sprintf("new-%d", round))
+		if err := secrets.Delete(t.Context(), fmt.Sprintf("s-%d", 700*round),
+			metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -128,31 +128,41 @@ const (
 func (c *counter) page(
 	ctx context.Context, opts etcdkubernetes.ListOptions,
 ) (page etcdkubernetes.ListResponse, ok bool, err error) {
-	from := c.prefix
+	first, last := c.prefix, clientv3.GetPrefixRangeEnd(c.prefix)
 	if opts.Continue != "" {
-		from = opts.Continue
+		first = opts.Continue
 	}
-	end, known := c.end(from, opts.Limit)
-	if !known {
-		return page, false, nil
+	// One read suffices, unless keys have been deleted meanwhile.
+	for from, at := first, opts.Revision; ; {
+		wanted := opts.Limit - int64(len(page.Kvs))
+		end, known := c.end(from, wanted)
+		if !known {
+			return page, false, nil
+		}
+		read, err := c.counters.client.Get(ctx, from, clientv3.WithRange(end),
+			clientv3.WithLimit(wanted), clientv3.WithRev(at))
+		if err != nil {
+			return page, false, err
+		}
+		page.Kvs = append(page.Kvs, read.Kvs...)
+		if page.Revision == 0 {
+			page.Revision = read.Header.Revision
+			if at == 0 {
+				at = page.Revision
+			}
+			if page.Count, known = c.countAt(ctx, first, at); !known {
+				return page, false, nil
+			}
+		}
+		full := int64(len(page.Kvs)) == min(opts.Limit, page.Count)
+		if full || end == last {
+			return page, full, nil
+		}
+		from = end
 	}
-	read, err := c.counters.client.Get(ctx, from, clientv3.WithRange(end),
-		clientv3.WithLimit(opts.Limit), clientv3.WithRev(opts.Revision))
-	if err != nil {
-		return page, false, err
-	}
-	page.Kvs, page.Revision = read.Kvs, read.Header.Revision
-	at := opts.Revision
-	if at == 0 {
-		at = page.Revision
-	}
-	page.Count, known = c.countAt(ctx, from, at)
-	// If keys have been deleted meanwhile, the page has fewer than asked for, and the store reads on.
-	// It takes a page without any for a fault.
-	return page, known && (len(page.Kvs) > 0 || page.Count == 0), nil
 }
 
-// end returns the first key after a page, or the end of all keys below the prefix.
+// end returns the first key after the next ones, or the end of all keys below the prefix.
 func (c *counter) end(from string, limit int64) (end string, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -108,8 +108,9 @@ func (c configMaps) expectPage(
 	if err != nil {
 		c.Fatal(err)
 	}
-	if got.Count != want.Count {
-		c.Fatalf("page after %q: got a count of %d, want %d", opts.Continue, got.Count, want.Count)
+	if got.Count != want.Count || len(got.Kvs) != len(want.Kvs) {
+		c.Fatalf("page after %q: got %d of %d keys, want %d of %d", opts.Continue, len(got.Kvs),
+			got.Count, len(want.Kvs), want.Count)
 	}
 	for i, kv := range got.Kvs {
 		if string(kv.Key) != string(want.Kvs[i].Key) || kv.ModRevision != want.Kvs[i].ModRevision {
@@ -176,8 +177,8 @@ func TestPagesAfterDeletions(t *testing.T) {
 		t.Errorf("got %d of %d keys, want 100 of 1900", len(page.Kvs), page.Count)
 	}
 	rest.Revision = 0
-	if page := c.expectPage(p, prefix, rest); page.Count != 100 {
-		t.Errorf("got a count of %d, want 100", page.Count)
+	if page := c.expectPage(p, prefix, rest); page.Count != 100 || len(page.Kvs) != 100 {
+		t.Errorf("got %d of %d keys, want 100 of 100", len(page.Kvs), page.Count)
 	}
 }
 
