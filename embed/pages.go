@@ -46,6 +46,7 @@ type pages struct {
 	pageSize int64
 	meta     meta
 	used     []uint64 // a bit for each page that is referenced
+	spare    []byte   // for the next page, unless it is nil
 	visit    func(bucket string, key, value []byte) error
 }
 
@@ -182,24 +183,31 @@ func (p *pages) read(page uint64) ([]byte, error) {
 	if err := p.use(page); err != nil {
 		return nil, err
 	}
-	header := make([]byte, pageHeaderSize)
-	if _, err := p.r.ReadAt(header, int64(page)*p.pageSize); err != nil {
+	b := p.spare
+	if p.spare = nil; b == nil {
+		b = make([]byte, p.pageSize)
+	}
+	b = b[:p.pageSize]
+	if _, err := p.r.ReadAt(b, int64(page)*p.pageSize); err != nil {
 		return nil, fmt.Errorf("read the database: %w", err)
 	}
-	if id := number64(header); id != page {
+	if id := number64(b); id != page {
 		return nil, damaged("page %d says that it is page %d", page, id)
 	}
-	more := uint64(number32(header[12:]))
+	more := uint64(number32(b[12:]))
 	if more >= p.meta.end-page {
 		return nil, damaged("page %d continues beyond the end", page)
+	}
+	if more == 0 {
+		return b, nil
 	}
 	for n := range more {
 		if err := p.use(page + 1 + n); err != nil {
 			return nil, err
 		}
 	}
-	b := make([]byte, int64(1+more)*p.pageSize)
-	if _, err := p.r.ReadAt(b, int64(page)*p.pageSize); err != nil {
+	b = append(b, make([]byte, int64(more)*p.pageSize)...)
+	if _, err := p.r.ReadAt(b[p.pageSize:], int64(page+1)*p.pageSize); err != nil {
 		return nil, fmt.Errorf("read the database: %w", err)
 	}
 	return b, nil
@@ -246,6 +254,7 @@ func (p *pages) readTree(page uint64, depth int, within bounds,
 	if err != nil {
 		return err
 	}
+	defer func() { p.spare = b }()
 	switch kind := number16(b[8:]); kind {
 	case leafPage:
 		return readLeaf(b, within, leaf)
