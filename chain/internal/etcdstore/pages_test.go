@@ -122,9 +122,9 @@ func (c configMaps) expectPage(
 }
 
 // Pages have the keys and the counts that they have without a counter, while keys come and go.
-func TestPagesOfManyKeys(t *testing.T) {
-	t.Parallel()
-	c := newConfigMaps(t)
+func TestPagesOfManyKeys(t *testing.T) { anywhere(t, testPagesOfManyKeys) }
+
+func testPagesOfManyKeys(_ *testing.T, c configMaps) {
 	p, prefix := c.counted(2500)
 	end := make(chan struct{})
 	var changing sync.WaitGroup
