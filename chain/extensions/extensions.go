@@ -20,6 +20,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/chain/internal/catchup"
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
@@ -94,7 +95,15 @@ func New(
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	informer := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer()
-	if err := informer.SetTransform(inInformer); err != nil {
+	shared := newSharer()
+	if err := informer.SetTransform(func(obj any) (any, error) {
+		return inInformer(obj, shared), nil
+	}); err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(any) { shared.forget() },
+	}); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	if err := installOpenAPI(s.GenericAPIServer, &generic); err != nil {
@@ -115,15 +124,17 @@ func pathOf(r schema.GroupResource) string { return r.Group + "/" + r.Resource }
 // youth is the age below which apiextensions-apiserver delays creates.
 const youth = 2 * time.Second
 
-// inInformer is an informer transform that backdates the Established condition of a young
+// inInformer changes an object for the informer. It backdates the Established condition of a young
 // CRD, so that creates are not delayed. It drops the managedFields, which are often larger
-// than the rest and which nobody reads there; an update without them leaves them as they are.
-func inInformer(obj any) (any, error) {
+// than the rest and which nobody reads there; an update without them leaves them as they are. Parts
+// of schemas that other CRDs have, too, are shared.
+func inInformer(obj any, shared *sharer) any {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
-		return obj, nil
+		return obj
 	}
 	crd.ManagedFields = nil
+	shared.share(crd)
 	for i := range crd.Status.Conditions {
 		c := &crd.Status.Conditions[i]
 		if c.Type == apiextensionsv1.Established && time.Since(c.LastTransitionTime.Time) < youth {
@@ -134,5 +145,5 @@ func inInformer(obj any) (any, error) {
 			c.LastTransitionTime.Time = at.Add(-youth)
 		}
 	}
-	return crd, nil
+	return crd
 }

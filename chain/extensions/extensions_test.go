@@ -19,9 +19,7 @@ func TestInInformer(t *testing.T) {
 				}},
 			},
 		}
-		if _, err := inInformer(crd); err != nil {
-			t.Fatal(err)
-		}
+		inInformer(crd, newSharer())
 		if age := time.Since(crd.Status.Conditions[0].LastTransitionTime.Time); age < youth {
 			t.Errorf("a CRD that is %s old seems to be %s old", ago, age)
 		}
