@@ -26,11 +26,12 @@ const (
 	ephemeralTickMillis    = 1000
 	ephemeralElectionTicks = 2
 
-	// Raft entries stay in memory, and each is as large as the object that was written: etcd's
-	// defaults of 10,000 and 5,000 entries would take tens of MiB. More entries are kept than a
-	// restart replays, so that compaction has nothing to do during a replay (see replayGrace).
-	snapshotCount          = 1000
-	snapshotCatchUpEntries = 1500
+	// Raft entries stay in memory, and each is as large as the object that was written, such as a CRD
+	// of 100 KiB. Fewer than etcd's 10,000 and 5,000 take no time that can be measured. More entries
+	// are kept than a restart replays, so that compaction has nothing to do during a replay (see
+	// replayGrace).
+	snapshotCount          = 200
+	snapshotCatchUpEntries = 300
 
 	// maxRequestBytes is etcd's default limit for one request, which Kubernetes users are familiar
 	// with.
