@@ -172,9 +172,10 @@ func (o configs) apis(encryption *etcdconn.Encryption, charges *quota.Charges) a
 		MaxMutatingRequestsInFlight: o.MaxMutatingRequestsInFlight,
 		PriorityAndFairness:         !o.DisablePriorityAndFairness, Profiling: !o.DisableProfiling,
 		AllowLocalProxy: o.ProxyAllowLocalAddresses, EndpointsOnly: o.EnableAggregatorRouting,
-		Resources: o.switches(), ReadOnly: o.ReadOnly, Audit: o.Audit, AuditBackend: o.AuditBackend,
+		Resources: o.switches(), ReadOnly: o.ReadOnly,
+		Audit: libraryAudit(o.Options), AuditBackend: o.AuditBackend,
 
-		Admission: o.Admission,
+		Admission: libraryAdmission(o.Options),
 		Tolerations: admission.TolerationSeconds{
 			NotReady:    *o.DefaultNotReadyTolerationSeconds,
 			Unreachable: *o.DefaultUnreachableTolerationSeconds,
