@@ -128,10 +128,10 @@ func (k *Kind[T]) creation(scheme *runtime.Scheme, obj Object) *creation {
 		return nil
 	}
 	return &creation{
-		RESTCreateStrategy: strategy[T]{
+		RESTCreateStrategy: strategy{
 			ObjectTyper:   scheme,
 			NameGenerator: names.SimpleNameGenerator,
-			k:             k,
+			k:             k.untyped(),
 		},
 		resource:    k.Plural,
 		path:        k.Quirks.StoragePath,
