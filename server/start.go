@@ -11,6 +11,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
+	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -172,7 +173,11 @@ func (s starter) serve(ctx, reading context.Context, g ground) (*running, error)
 	if err != nil {
 		return nil, err
 	}
-	credentials.Directory, credentials.Client, credentials.Informers = g.directory, client, all
+	credentials.Directory, credentials.Client = g.directory, client
+	credentials.Roles = func() (rbacinformers.Interface, func(context.Context)) {
+		factory := all.Factory()
+		return factory.Rbac().V1(), factory.StartWithContext
+	}
 	access, err := auth.Open(credentials, s.stopper)
 	if err != nil {
 		return nil, err
