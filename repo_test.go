@@ -67,8 +67,7 @@ var rooms = map[string][]string{
 	"server/internal/requests/paths":       nil,
 	"server/internal/bootstrap": {
 		"chain", "server/internal/admission", "server/internal/allocation", "server/internal/auth",
-		"server/internal/controllers", "server/internal/etcdconn", "server/internal/informers",
-		"server/internal/stopper",
+		"server/internal/controllers", "server/internal/etcdconn", "server/internal/stopper",
 	},
 	"server/internal/apis": {
 		"chain", "embed", "server/internal/admission", "server/internal/allocation",
@@ -77,13 +76,13 @@ var rooms = map[string][]string{
 	},
 	"server/internal/reset": {
 		"chain", "embed", "server/internal/bootstrap", "server/internal/etcdconn",
-		"server/internal/informers", "server/internal/requests",
+		"server/internal/requests",
 	},
 	"server/internal/loops": {
 		"chain", "server/internal/admission/quota", "server/internal/allocation",
 		"server/internal/auth", "server/internal/bootstrap/kubernetesservice",
-		"server/internal/controllers", "server/internal/informers", "server/internal/metricsapi",
-		"server/internal/requests", "server/internal/simulated", "server/internal/stopper",
+		"server/internal/controllers", "server/internal/metricsapi", "server/internal/requests",
+		"server/internal/simulated", "server/internal/stopper",
 	},
 	"server/internal/etcdconn": {
 		"chain", "embed", "server/internal/auth/pki", "server/internal/option",
@@ -95,9 +94,8 @@ var rooms = map[string][]string{
 	"server/internal/dashboard":     {"chain/history", "chain/trace"},
 	"server/internal/podreferences": nil,
 	"server/internal/auth": {
-		"chain/core", "server/internal/datadir", "server/internal/informers",
-		"server/internal/option", "server/internal/podreferences", "server/internal/reload",
-		"server/internal/stopper",
+		"chain/core", "server/internal/datadir", "server/internal/option",
+		"server/internal/podreferences", "server/internal/reload", "server/internal/stopper",
 	},
 	"server/internal/admission": {"chain", "server/internal/podreferences"},
 	"server/internal/controllers": {

@@ -16,7 +16,7 @@ func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 	s := start(t, Options{})
 	cached := func() []string {
 		var names []string
-		for _, resource := range s.running.storage.Cached() {
+		for _, resource := range up(s, "the test").storage.Cached() {
 			names = append(names, resource.String())
 		}
 		slices.Sort(names)

@@ -13,7 +13,7 @@ import (
 // RESTConfig returns a client configuration for an administrator, a member of system:masters. It
 // has no rate limit. The caller may change it.
 func (s *Server) RESTConfig() *rest.Config {
-	r := s.up("RESTConfig")
+	r := up(s, "RESTConfig")
 	if s.options.Network != nil {
 		config, err := r.inProcess(r.access.PKI.Admin)
 		if err != nil {
@@ -26,7 +26,7 @@ func (s *Server) RESTConfig() *rest.Config {
 
 // Kubeconfig returns the same access as [Server.RESTConfig], as a kubeconfig.
 func (s *Server) Kubeconfig() *clientcmdapi.Config {
-	r := s.up("Kubeconfig")
+	r := up(s, "Kubeconfig")
 	keys := r.access.PKI
 	config := pki.Kubeconfig("kinproc", r.url(), keys.CA.Cert, pki.AdminUser, keys.Admin.AuthInfo())
 	config.Clusters["kinproc"].TLSServerName = r.access.ServerName()
@@ -36,7 +36,7 @@ func (s *Server) Kubeconfig() *clientcmdapi.Config {
 // User returns a client configuration for a user in the given groups, who may do what RBAC allows.
 // It returns an error if the name is empty.
 func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
-	r := s.up("User")
+	r := up(s, "User")
 	pair, err := r.access.PKI.CA.Client(name, groups, 0)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", name, err)
@@ -55,7 +55,7 @@ func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
 // Connections that are upgraded, as by exec, attach and port-forward, need the network. So do
 // programs that read the host, certificates or token from the configuration.
 func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, error) {
-	r := s.up("InProcessConfig")
+	r := up(s, "InProcessConfig")
 	pair, err := r.access.PKI.CA.Client(user, groups, 0)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
@@ -89,7 +89,7 @@ func (r *running) restConfig(user pki.Pair) *rest.Config {
 // Keep out of the keys below Options.EtcdPrefix: the control plane does not expect that somebody
 // else writes them. A reset covers all keys.
 func (s *Server) EtcdEndpoints() []string {
-	if clients := s.up("EtcdEndpoints").etcdClients; clients != nil {
+	if clients := up(s, "EtcdEndpoints").etcdClients; clients != nil {
 		return []string{clients.Endpoint}
 	}
 	return nil
@@ -99,7 +99,7 @@ func (s *Server) EtcdEndpoints() []string {
 // identifies itself, such as for the flags --etcd-cafile, --etcd-certfile and --etcd-keyfile of an
 // extension API server. They are empty without [Options].ListenEtcd.
 func (s *Server) EtcdClientFiles() (ca, cert, key string) {
-	if clients := s.up("EtcdClientFiles").etcdClients; clients != nil {
+	if clients := up(s, "EtcdClientFiles").etcdClients; clients != nil {
 		return clients.CAFile, clients.CertFile, clients.KeyFile
 	}
 	return "", "", ""

@@ -32,13 +32,17 @@ import (
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
-// Each room of the control plane is told what it needs of the options, and no more.
+// configs tells each room of the control plane what it needs of the options, and no more. Options
+// itself has no such methods: to compile what uses a type, Go reads the types of all its methods
+// and fields, exported or not, and of all that these have. The types of the rooms lead to all
+// informers of client-go, and each package that reads those takes more than a second.
+type configs struct{ *Options }
 
-func (o *Options) directory() datadir.Config {
+func (o configs) directory() datadir.Config {
 	return datadir.Config{Path: o.DataDir, Names: o.names()}
 }
 
-func (o *Options) listen() requests.ListenConfig {
+func (o configs) listen() requests.ListenConfig {
 	c := requests.ListenConfig{
 		Listener: o.Listener, Listen: net.Listen,
 		Host: o.BindAddress, Port: o.SecurePort, Names: o.names(),
@@ -50,7 +54,7 @@ func (o *Options) listen() requests.ListenConfig {
 }
 
 // etcd returns the configuration of etcd with its data in dir.
-func (o *Options) etcd(dir *datadir.Dir) etcdconn.Config {
+func (o configs) etcd(dir *datadir.Dir) etcdconn.Config {
 	c := etcdconn.Config{
 		Servers: o.EtcdServers, CAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile,
 		Dir: dir.Etcd(), Ephemeral: !dir.Kept, Log: o.Log, Names: o.names(),
@@ -67,33 +71,33 @@ func (o *Options) sharesEtcd() bool { return len(o.EtcdServers) > 0 }
 // beginsEmpty reports whether etcd certainly holds nothing yet.
 func (o *Options) beginsEmpty() bool { return o.DataDir == "" && o.From == nil && !o.sharesEtcd() }
 
-func (o *Options) encryption() etcdconn.EncryptionConfig {
+func (o configs) encryption() etcdconn.EncryptionConfig {
 	return etcdconn.EncryptionConfig{
 		File: o.EncryptionProviderConfig, Reload: o.EncryptionProviderConfigAutomaticReload,
 		Names: o.names(),
 	}
 }
 
-func (o *Options) storage(encryption *etcdconn.Encryption) etcdconn.StorageConfig {
+func (o configs) storage(encryption *etcdconn.Encryption) etcdconn.StorageConfig {
 	return etcdconn.StorageConfig{
 		Prefix: o.EtcdPrefix, ReadOnly: o.ReadOnly, HistoryKept: o.HistoryKept,
 		Encryption: encryption,
 	}
 }
 
-func (o *Options) etcdClients(dir *datadir.Dir) etcdconn.ListenConfig {
+func (o configs) etcdClients(dir *datadir.Dir) etcdconn.ListenConfig {
 	return etcdconn.ListenConfig{
 		Address: o.ListenEtcd, Dir: filepath.Join(dir.PKI(), "etcd"), Names: o.names(),
 	}
 }
 
-func (o *Options) requests(l *connections.Listener) requests.Config {
+func (o configs) requests(l *connections.Listener) requests.Config {
 	return requests.Config{
 		Listener: l, UserAgent: "kube-apiserver/" + KubernetesVersion + " (kinproc)", Log: o.Log,
 	}
 }
 
-func (o *Options) services(storage *chain.Storage) bootstrap.ServicesConfig {
+func (o configs) services(storage *chain.Storage) bootstrap.ServicesConfig {
 	return bootstrap.ServicesConfig{
 		ClusterIPRange: o.ServiceClusterIPRange, NodePortRange: o.ServiceNodePortRange,
 		Storage: storage, SharesEtcd: o.sharesEtcd(), ReadOnly: o.ReadOnly,
@@ -108,7 +112,7 @@ func (o *Options) enables(loop string) bool {
 
 // auth returns the configuration of who may do what. The address of the service kubernetes is in
 // the serving certificate.
-func (o *Options) auth(l net.Listener, service netip.Addr) (auth.Config, error) {
+func (o configs) auth(l net.Listener, service netip.Addr) (auth.Config, error) {
 	host, _, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
 		return auth.Config{}, err
@@ -150,7 +154,7 @@ func (o *Options) auth(l net.Listener, service netip.Addr) (auth.Config, error) 
 	}, nil
 }
 
-func (o *Options) bootstrap() bootstrap.Config {
+func (o configs) bootstrap() bootstrap.Config {
 	return bootstrap.Config{
 		AdvertiseAddress: o.AdvertiseAddress,
 		Aggregates:       o.enables(clusterroleaggregation.Name),
@@ -160,7 +164,7 @@ func (o *Options) bootstrap() bootstrap.Config {
 	}
 }
 
-func (o *Options) apis(encryption *etcdconn.Encryption, charges *quota.Charges) apis.Config {
+func (o configs) apis(encryption *etcdconn.Encryption, charges *quota.Charges) apis.Config {
 	c := apis.Config{
 		Version:  newEffectiveVersion(),
 		EventTTL: o.EventTTL, RequestTimeout: o.RequestTimeout, MinRequestTimeout: o.MinRequestTimeout,
@@ -168,9 +172,10 @@ func (o *Options) apis(encryption *etcdconn.Encryption, charges *quota.Charges) 
 		MaxMutatingRequestsInFlight: o.MaxMutatingRequestsInFlight,
 		PriorityAndFairness:         !o.DisablePriorityAndFairness, Profiling: !o.DisableProfiling,
 		AllowLocalProxy: o.ProxyAllowLocalAddresses, EndpointsOnly: o.EnableAggregatorRouting,
-		Resources: o.switches(), ReadOnly: o.ReadOnly, Audit: o.Audit, AuditBackend: o.AuditBackend,
+		Resources: o.switches(), ReadOnly: o.ReadOnly,
+		Audit: libraryAudit(o.Options), AuditBackend: o.AuditBackend,
 
-		Admission: o.Admission,
+		Admission: libraryAdmission(o.Options),
 		Tolerations: admission.TolerationSeconds{
 			NotReady:    *o.DefaultNotReadyTolerationSeconds,
 			Unreachable: *o.DefaultUnreachableTolerationSeconds,
@@ -186,7 +191,7 @@ func (o *Options) apis(encryption *etcdconn.Encryption, charges *quota.Charges) 
 
 // dial returns what connects to webhooks and extension API servers, or nil for the usual dialer.
 // The stopper closes the connections, because clients keep idle ones open.
-func (o *Options) dial(s *stopper.Stopper) utilnet.DialFunc {
+func (o configs) dial(s *stopper.Stopper) utilnet.DialFunc {
 	if o.Network == nil {
 		return nil
 	}
@@ -214,7 +219,7 @@ func (o *Options) nodeKinds() []simulated.Kind {
 }
 
 // kubelet returns what answers for simulated pods.
-func (o *Options) kubelet(
+func (o configs) kubelet(
 	client kubernetes.Interface, behaviors *simulated.Behaviors,
 ) *simulated.Kubelet {
 	k := &simulated.Kubelet{Client: client, Behaviors: behaviors, LogDir: o.SimulatedLogDir}
@@ -228,7 +233,7 @@ func (o *Options) servesMetrics() bool {
 }
 
 // loops returns the configuration of the control loops. The storage was empty if fresh is true.
-func (o *Options) loops(fresh bool) loops.Config {
+func (o configs) loops(fresh bool) loops.Config {
 	c := loops.Config{
 		Controllers: o.Controllers, Nodes: o.SimulatedNodes, Capacity: o.SimulatedNodeCapacity,
 		NodeKinds: o.nodeKinds(),

@@ -31,11 +31,11 @@ import (
 func TestFirstObjectsAreAsCreated(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{Controllers: []string{"-*"}})
-	objects, err := s.running.bootstrap.First()
+	objects, err := up(s, "the test").bootstrap.First()
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.CopyConfig(s.running.requests.Config)
+	config := rest.CopyConfig(up(s, "the test").requests.Config)
 	config.ContentConfig = rest.ContentConfig{}
 	client := dynamic.NewForConfigOrDie(config)
 	for _, o := range objects {
@@ -82,7 +82,7 @@ func TestFirstObjectsAreNew(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		objects, err := s.running.bootstrap.First()
+		objects, err := up(s, "the test").bootstrap.First()
 		if err != nil {
 			t.Fatal(err)
 		}

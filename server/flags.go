@@ -24,7 +24,7 @@ func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 	o.addAPIFlags(sections.FlagSet("API"))
 	o.addAdmissionFlags(sections.FlagSet("admission"))
 	flags.AddIneffective(sections.FlagSet("API"), &o.ineffective)
-	o.Audit.AddFlags(sections.FlagSet("auditing"))
+	libraryAudit(o).AddFlags(sections.FlagSet("auditing"))
 }
 
 func (o *Options) addServingFlags(f *pflag.FlagSet) {
@@ -242,8 +242,9 @@ func (o *Options) addNodeFlags(f *pflag.FlagSet) {
 }
 
 func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {
-	o.Admission.AddFlags(f)
-	flags.DescribePlugins(f, o.Admission)
+	admission := libraryAdmission(o)
+	admission.AddFlags(f)
+	flags.DescribePlugins(f, admission)
 	notReady, unreachable := o.DefaultNotReadyTolerationSeconds, o.DefaultUnreachableTolerationSeconds
 	f.Int64Var(notReady, "default-not-ready-toleration-seconds", *notReady,
 		"seconds that pods stay on nodes that are not ready, unless a pod specifies otherwise")

@@ -43,7 +43,7 @@ func TestLargeListsAreConsistent(t *testing.T) {
 		return len(list.Items)
 	}
 	isCached := func() bool {
-		return slices.Contains(s.running.storage.Cached(), schema.GroupResource{Resource: "secrets"})
+		return slices.Contains(up(s, "the test").storage.Cached(), schema.GroupResource{Resource: "secrets"})
 	}
 	const large = 500
 	for i := range large - 1 {

@@ -170,13 +170,13 @@ type Options struct {
 	AuthorizationConfigFile string
 	// Admission selects and configures the admission plugins; see [NewAdmissionOptions]. Default:
 	// the same as kube-apiserver.
-	Admission *genericoptions.AdmissionOptions
+	Admission *AdmissionOptions
 	// DefaultNotReadyTolerationSeconds and DefaultUnreachableTolerationSeconds are how long pods
 	// stay on nodes that are not ready or not reachable, unless a pod specifies otherwise. Default:
 	// 300.
 	DefaultNotReadyTolerationSeconds, DefaultUnreachableTolerationSeconds *int64
-	// Audit configures where audit events go. Default: nowhere.
-	Audit *genericoptions.AuditOptions
+	// Audit configures where audit events go; see [NewAuditOptions]. Default: nowhere.
+	Audit *AuditOptions
 	// AuditBackend, if set, receives the audit events too. Without Audit.PolicyFile, these are the
 	// metadata of every request that has ended, except reads and flow control by the control plane
 	// itself.
@@ -383,7 +383,7 @@ func (o *Options) complete() {
 		}
 	}
 	if o.Audit == nil {
-		o.Audit = genericoptions.NewAuditOptions()
+		o.Audit = NewAuditOptions()
 	}
 	if o.RuntimeConfig == nil {
 		o.RuntimeConfig = cliflag.ConfigurationMap{}
@@ -426,10 +426,32 @@ func (o *Options) completeAuthorization() {
 // defaults. Change the result before you assign it to [Options].Admission: EnablePlugins,
 // DisablePlugins and ConfigFile correspond to the flags --enable-admission-plugins,
 // --disable-admission-plugins and --admission-control-config-file.
-func NewAdmissionOptions() *genericoptions.AdmissionOptions {
+func NewAdmissionOptions() *AdmissionOptions {
 	o := admission.NewOptions()
 	o.Decorators = append(o.Decorators, apiserveradmission.DecoratorFunc(chain.TraceAdmission))
-	return o
+	return (*AdmissionOptions)(o)
+}
+
+// AdmissionOptions has the fields of AdmissionOptions in k8s.io/apiserver/pkg/server/options. It
+// lacks the methods: their types lead to all informers of client-go, which would take a second of
+// each compilation of a test; see [configs].
+type AdmissionOptions genericoptions.AdmissionOptions
+
+// NewAuditOptions returns kube-apiserver's defaults, which send audit events nowhere. Change the
+// result before you assign it to [Options].Audit: PolicyFile, LogOptions and WebhookOptions
+// correspond to the flags --audit-policy-file, --audit-log-… and --audit-webhook-….
+func NewAuditOptions() *AuditOptions { return (*AuditOptions)(genericoptions.NewAuditOptions()) }
+
+// AuditOptions has the fields of AuditOptions in k8s.io/apiserver/pkg/server/options, and no
+// methods, as [AdmissionOptions].
+type AuditOptions genericoptions.AuditOptions
+
+func libraryAdmission(o *Options) *genericoptions.AdmissionOptions {
+	return (*genericoptions.AdmissionOptions)(o.Admission)
+}
+
+func libraryAudit(o *Options) *genericoptions.AuditOptions {
+	return (*genericoptions.AuditOptions)(o.Audit)
 }
 
 // anonymous reports whether requests without credentials are accepted as those of system:anonymous.

@@ -18,7 +18,7 @@ func TestReadyWhileInformersSync(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{})
 	ctx, kind := s.stopper.Context(), &metav1.PartialObjectMetadata{}
-	s.running.informers.SharedInformerFactory.InformerFor(kind,
+	up(s, "the test").informers.SharedInformerFactory.InformerFor(kind,
 		func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			return cache.NewSharedIndexInformer(&cache.ListWatch{
 				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -31,8 +31,8 @@ func TestReadyWhileInformersSync(t *testing.T) {
 				},
 			}, kind, 0, nil)
 		})
-	s.running.informers.StartWithContext(ctx)
-	says, err := s.running.requests.Client.Discovery().RESTClient().Get().AbsPath("/readyz").
+	up(s, "the test").informers.StartWithContext(ctx)
+	says, err := up(s, "the test").requests.Client.Discovery().RESTClient().Get().AbsPath("/readyz").
 		Param("verbose", "").DoRaw(t.Context())
 	if err != nil {
 		t.Errorf("the server is not ready any more: %v\n%s", err, says)

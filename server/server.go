@@ -20,7 +20,9 @@ type Server struct {
 	// closed when the start has ended, successfully or not; nil before it begins
 	started   chan struct{}
 	interrupt context.CancelCauseFunc // cancels the start
-	running   *running                // nil until the start has succeeded
+	// running is a *running, and nil until the start has succeeded. The type is not named for the
+	// reason of [configs].
+	running any
 }
 
 // New returns a control plane that is not started yet; see [Server.Start]. The error lists
@@ -41,13 +43,14 @@ func New(options Options) (*Server, error) {
 
 // up returns what Start returned. It panics, naming the calling method, if Start has not
 // succeeded.
-func (s *Server) up(method string) *running {
+func up(s *Server, method string) *running {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running == nil {
+	r, ok := s.running.(*running)
+	if !ok {
 		panic("server: " + method + " called before Start succeeded")
 	}
-	return s.running
+	return r
 }
 
 // Failed returns a channel that is closed if the control plane fails while it runs; [Server.Err]
@@ -59,13 +62,13 @@ func (s *Server) Err() error { return s.stopper.Err() }
 
 // Dir returns the directory with data, keys and certificates: Options.DataDir, or the temporary
 // directory that is used without it.
-func (s *Server) Dir() string { return s.up("Dir").directory.Path }
+func (s *Server) Dir() string { return up(s, "Dir").directory.Path }
 
 // Kinds returns the number of built-in kinds that the control plane serves.
-func (s *Server) Kinds() int { return s.up("Kinds").apis.Chain.Core.Kinds }
+func (s *Server) Kinds() int { return up(s, "Kinds").apis.Chain.Core.Kinds }
 
 // URL returns the address of the API for a client on this machine.
-func (s *Server) URL() string { return s.up("URL").url() }
+func (s *Server) URL() string { return up(s, "URL").url() }
 
 // Network returns Options.Network. It may be called before Start.
 func (s *Server) Network() *Network { return s.options.Network }

@@ -35,7 +35,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) { return s.data.WriteTo(w
 // Snapshot returns the state of the running control plane. Every write that was acknowledged before
 // is in it.
 func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
-	data, err := s.up("Snapshot").control.Snapshot(ctx)
+	data, err := up(s, "Snapshot").control.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -56,5 +56,5 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 // the server does not show a CRD of the snapshot within ten seconds, Reset stops waiting for
 // it, and the error names it.
 func (s *Server) Reset(ctx context.Context, to *Snapshot) error {
-	return s.up("Reset").control.Reset(ctx, to.data)
+	return up(s, "Reset").control.Reset(ctx, to.data)
 }

@@ -11,6 +11,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
+	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -45,7 +46,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	r, err := s.start(s.options.withLog(ctx))
+	r, err := starter{s}.start(s.options.withLog(ctx))
 	s.timeline.phase("")
 	if err != nil {
 		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
@@ -95,9 +96,12 @@ type running struct {
 	control     *reset.Control
 }
 
+// starter starts a control plane. Its methods are not those of Server, for the reason of [configs].
+type starter struct{ *Server }
+
 // start opens the rooms of the control plane in order. Each constructor returns something complete,
 // and pushes the steps that end it onto the stopper.
-func (s *Server) start(ctx context.Context) (*running, error) {
+func (s starter) start(ctx context.Context) (*running, error) {
 	var sharing sync.WaitGroup
 	defer sharing.Wait()
 	g, err := s.open(ctx, &sharing)
@@ -122,8 +126,8 @@ func (s *Server) start(ctx context.Context) (*running, error) {
 
 // open opens what a control plane stands on. Meanwhile, what all starts of the process share is
 // made.
-func (s *Server) open(ctx context.Context, sharing *sync.WaitGroup) (g ground, err error) {
-	o := &s.options
+func (s starter) open(ctx context.Context, sharing *sync.WaitGroup) (g ground, err error) {
+	o := configs{&s.options}
 	// If another control plane runs here, the port is busy too, but the directory is the better
 	// explanation.
 	if err := datadir.CheckFree(o.directory()); err != nil {
@@ -156,8 +160,8 @@ func (s *Server) open(ctx context.Context, sharing *sync.WaitGroup) (g ground, e
 
 // serve opens the rooms that read stored objects. The context reading ends with ctx, or when a
 // stored object cannot be decoded.
-func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error) {
-	o, client, address := &s.options, g.requests.Client, g.listener.Addr()
+func (s starter) serve(ctx, reading context.Context, g ground) (*running, error) {
+	o, client, address := configs{&s.options}, g.requests.Client, g.listener.Addr()
 	s.timeline.phase("services")
 	services, err := bootstrap.OpenServices(reading, o.services(g.storage), s.stopper)
 	if err != nil {
@@ -169,7 +173,11 @@ func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error)
 	if err != nil {
 		return nil, err
 	}
-	credentials.Directory, credentials.Client, credentials.Informers = g.directory, client, all
+	credentials.Directory, credentials.Client = g.directory, client
+	credentials.Roles = func() (rbacinformers.Interface, func(context.Context)) {
+		factory := all.Factory()
+		return factory.Rbac().V1(), factory.StartWithContext
+	}
 	access, err := auth.Open(credentials, s.stopper)
 	if err != nil {
 		return nil, err
@@ -247,7 +255,7 @@ func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error)
 
 // behaviors returns the behaviors of simulated pods, which do not run yet, or nil if there are
 // none.
-func (s *Server) behaviors(r *requests.Requests) (*simulated.Behaviors, error) {
+func (s starter) behaviors(r *requests.Requests) (*simulated.Behaviors, error) {
 	if !s.options.PodBehaviors {
 		return nil, nil
 	}
@@ -262,7 +270,7 @@ func (s *Server) behaviors(r *requests.Requests) (*simulated.Behaviors, error) {
 
 // metrics returns what connects to the metrics APIs of this process, and to all other extension API
 // servers by dial, which is nil for the usual dialer.
-func (s *Server) metrics(
+func (s starter) metrics(
 	dial utilnet.DialFunc, r *requests.Requests, access *auth.Access, shared *informers.Factory,
 	behaviors *simulated.Behaviors,
 ) (utilnet.DialFunc, error) {
@@ -361,7 +369,7 @@ func (t *timeline) phase(name string) {
 
 // Timeline returns the phases of the start in order.
 func (s *Server) Timeline() []Phase {
-	s.up("Timeline")
+	up(s, "Timeline")
 	return s.timeline.phases
 }
 

@@ -119,8 +119,9 @@ func (o *Options) validate() []error {
 	if _, err := loadbalancers.ParseRange(o.LoadBalancerRange); err != nil {
 		wrong("LoadBalancerRange", "load-balancer-range", "%w", err)
 	}
-	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()),
-		o.libraryErrors("Audit", o.Audit.Validate()))
+	return slices.Concat(errs,
+		o.libraryErrors("Admission", libraryAdmission(o).Validate()),
+		o.libraryErrors("Audit", libraryAudit(o).Validate()))
 }
 
 // names says what options are called in messages: by their flags if they are bound to flags,

@@ -114,7 +114,8 @@ func (p *Preparer) creation(obj Object) (*creation, error) {
 
 // creation holds what is needed to create objects of a kind.
 type creation struct {
-	rest.RESTCreateStrategy
+	// strategy returns the strategy of create requests.
+	strategy func() rest.RESTCreateStrategy
 	// resource is the plural name. If path is not empty, it replaces resource in keys.
 	resource, path string
 	// resetFields are the fields that clients cannot set.
@@ -128,10 +129,12 @@ func (k *Kind[T]) creation(scheme *runtime.Scheme, obj Object) *creation {
 		return nil
 	}
 	return &creation{
-		RESTCreateStrategy: strategy[T]{
-			ObjectTyper:   scheme,
-			NameGenerator: names.SimpleNameGenerator,
-			k:             k,
+		strategy: func() rest.RESTCreateStrategy {
+			return strategy{
+				ObjectTyper:   scheme,
+				NameGenerator: names.SimpleNameGenerator,
+				k:             k.untyped(),
+			}
 		},
 		resource:    k.Plural,
 		path:        k.Quirks.StoragePath,
@@ -182,5 +185,5 @@ func (p *Preparer) prepare(
 	if err := c.refuse(ctx, obj); err != nil {
 		return err
 	}
-	return rest.BeforeCreate(c.RESTCreateStrategy, ctx, obj)
+	return rest.BeforeCreate(c.strategy(), ctx, obj)
 }

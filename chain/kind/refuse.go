@@ -22,16 +22,16 @@ func Malformed(ctx context.Context, err error) error {
 	return apierrors.NewBadRequest(err.Error())
 }
 
-func (k *Kind[T]) refuseCreate(
+func (s strategy) refuseCreate(
 	ctx context.Context, obj runtime.Object, _ *metav1.CreateOptions,
 ) (genericregistry.FinishFunc, error) {
-	return nothingToFinish, k.Refuse(ctx, obj.(T))
+	return nothingToFinish, s.k.Refuse(ctx, obj.(Object))
 }
 
-func (k *Kind[T]) refuseUpdate(
+func (s strategy) refuseUpdate(
 	ctx context.Context, obj, _ runtime.Object, _ *metav1.UpdateOptions,
 ) (genericregistry.FinishFunc, error) {
-	return nothingToFinish, k.Refuse(ctx, obj.(T))
+	return nothingToFinish, s.k.Refuse(ctx, obj.(Object))
 }
 
 func nothingToFinish(context.Context, bool) {}

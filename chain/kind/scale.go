@@ -19,60 +19,61 @@ import (
 )
 
 // scaleREST serves the number of replicas as an autoscaling/v1 Scale.
-type scaleREST[T Object] struct {
+type scaleREST struct {
 	store    *genericregistry.Store
-	scale    *Scale[T]
+	scale    *Scale[Object]
 	mappings managedfields.ResourcePathMappings
 }
 
-func newScaleREST[T Object](
-	store *genericregistry.Store, scale *Scale[T], versions []string,
-) *scaleREST[T] {
+func newScaleREST(
+	store *genericregistry.Store, scale *Scale[Object], versions []string,
+) *scaleREST {
 	mappings := managedfields.ResourcePathMappings{}
 	for _, v := range versions {
 		mappings[v] = fieldpath.MakePathOrDie("spec", "replicas")
 	}
-	return &scaleREST[T]{store: store, scale: scale, mappings: mappings}
+	return &scaleREST{store: store, scale: scale, mappings: mappings}
 }
 
-func (r *scaleREST[T]) New() runtime.Object { return &autoscalingv1.Scale{} }
+func (r *scaleREST) New() runtime.Object { return &autoscalingv1.Scale{} }
 
 // Destroy leaves the store to the main resource.
-func (r *scaleREST[T]) Destroy() {}
+func (r *scaleREST) Destroy() {}
 
 // GroupVersionKind implements rest.GroupVersionKindProvider. The kind is the same in all groups.
-func (r *scaleREST[T]) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+func (r *scaleREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 }
 
-func (r *scaleREST[T]) ConvertToTable(
+func (r *scaleREST) ConvertToTable(
 	ctx context.Context, obj, options runtime.Object,
 ) (*metav1.Table, error) {
-	convertor := tableConvertor[*autoscalingv1.Scale]{
+	convertor := tableConvertor{
 		columns: []Column{
 			{Name: "Name", Type: "string", Description: "Name of the scaled object."},
 			{Name: "Desired", Type: "integer", Description: "Replicas wanted."},
 			{Name: "Available", Type: "integer", Description: "Replicas observed."},
 			AgeColumn(),
 		},
-		row: func(s *autoscalingv1.Scale) []any {
+		row: func(obj Object) []any {
+			s := obj.(*autoscalingv1.Scale)
 			return []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), Age(s)}
 		},
 	}
 	return convertor.ConvertToTable(ctx, obj, options)
 }
 
-func (r *scaleREST[T]) Get(
+func (r *scaleREST) Get(
 	ctx context.Context, name string, options *metav1.GetOptions,
 ) (runtime.Object, error) {
 	obj, err := r.store.Get(ctx, name, options)
 	if err != nil {
 		return nil, err
 	}
-	return r.toScale(obj.(T))
+	return r.toScale(obj.(Object))
 }
 
-func (r *scaleREST[T]) toScale(obj T) (*autoscalingv1.Scale, error) {
+func (r *scaleREST) toScale(obj Object) (*autoscalingv1.Scale, error) {
 	selector, err := r.scale.Selector(obj)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("selector of %s %q: %v",
@@ -91,24 +92,24 @@ func (r *scaleREST[T]) toScale(obj T) (*autoscalingv1.Scale, error) {
 	}, nil
 }
 
-func (r *scaleREST[T]) Update(
+func (r *scaleREST) Update(
 	ctx context.Context, name string, info rest.UpdatedObjectInfo,
 	createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool,
 	options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	obj, _, err := r.store.Update(ctx, name, &scaleUpdate[T]{scaleREST: r, name: name, scale: info},
+	obj, _, err := r.store.Update(ctx, name, &scaleUpdate{scaleREST: r, name: name, scale: info},
 		r.validateScale(createValidation), r.validateScaleUpdate(updateValidation), false, options)
 	if err != nil {
 		return nil, false, err
 	}
-	scale, err := r.toScale(obj.(T))
+	scale, err := r.toScale(obj.(Object))
 	return scale, false, err
 }
 
 // validateScale lets admission see the Scale instead of the scaled object.
-func (r *scaleREST[T]) validateScale(f rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+func (r *scaleREST) validateScale(f rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
-		scale, err := r.toScale(obj.(T))
+		scale, err := r.toScale(obj.(Object))
 		if err != nil {
 			return err
 		}
@@ -116,15 +117,15 @@ func (r *scaleREST[T]) validateScale(f rest.ValidateObjectFunc) rest.ValidateObj
 	}
 }
 
-func (r *scaleREST[T]) validateScaleUpdate(
+func (r *scaleREST) validateScaleUpdate(
 	f rest.ValidateObjectUpdateFunc,
 ) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
-		scale, err := r.toScale(obj.(T))
+		scale, err := r.toScale(obj.(Object))
 		if err != nil {
 			return err
 		}
-		oldScale, err := r.toScale(old.(T))
+		oldScale, err := r.toScale(old.(Object))
 		if err != nil {
 			return err
 		}
@@ -133,21 +134,21 @@ func (r *scaleREST[T]) validateScaleUpdate(
 }
 
 // scaleUpdate turns a change of the Scale into a change of the object.
-type scaleUpdate[T Object] struct {
-	*scaleREST[T]
+type scaleUpdate struct {
+	*scaleREST
 	name  string
 	scale rest.UpdatedObjectInfo
 }
 
-func (u *scaleUpdate[T]) Preconditions() *metav1.Preconditions { return u.scale.Preconditions() }
+func (u *scaleUpdate) Preconditions() *metav1.Preconditions { return u.scale.Preconditions() }
 
-func (u *scaleUpdate[T]) UpdatedObject(
+func (u *scaleUpdate) UpdatedObject(
 	ctx context.Context, old runtime.Object,
 ) (runtime.Object, error) {
-	if old.(T).GetResourceVersion() == "" {
+	if old.(Object).GetResourceVersion() == "" {
 		return nil, apierrors.NewNotFound(u.store.DefaultQualifiedResource, u.name)
 	}
-	obj := old.DeepCopyObject().(T)
+	obj := old.DeepCopyObject().(Object)
 	gv, err := requestVersion(ctx)
 	if err != nil {
 		return nil, err

@@ -95,11 +95,32 @@ func (k *Kind[T]) resources(b *builder) error {
 	if err != nil {
 		return err
 	}
+	return b.addKind(stored{
+		Kind: k.untyped(), gvs: gvs, gvk: gvk,
+		new:        func() runtime.Object { return newObject[T]() },
+		attributes: k.attributes,
+	})
+}
+
+// stored is a kind of which storage is made.
+type stored struct {
+	*Kind[Object]
+	// gvs are the group versions in which it is served. Gvk is that of the hub version.
+	gvs []schema.GroupVersion
+	gvk schema.GroupVersionKind
+	// new returns a new object.
+	new func() runtime.Object
+	// attributes returns the labels and fields of an object that selectors match.
+	attributes storage.AttrFunc
+}
+
+// addKind serves the resource and the subresources of a kind.
+func (b *builder) addKind(k stored) error {
 	var versions []string
-	for _, gv := range gvs {
+	for _, gv := range k.gvs {
 		versions = append(versions, gv.String())
 	}
-	store, err := k.newStore(b, gvk, versions)
+	store, err := k.newStore(b, versions)
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.Plural, err)
 	}
@@ -108,55 +129,54 @@ func (k *Kind[T]) resources(b *builder) error {
 	if k.Wrap != nil {
 		main = k.Wrap(main.(*Storage))
 	}
-	if err := b.add(gvs, k.Plural, main); err != nil {
+	if err := b.add(k.gvs, k.Plural, main); err != nil {
 		return err
 	}
 	if k.Status != nil {
-		if err := b.add(gvs, k.Plural+"/status", k.newStatus(store, versions)); err != nil {
+		if err := b.add(k.gvs, k.Plural+"/status", newStatus(k.Kind, store, versions)); err != nil {
 			return err
 		}
 	}
 	for _, sub := range k.Subresources {
-		if err := b.add(gvs, k.Plural+"/"+sub.Name, k.newSubresource(store, sub, versions)); err != nil {
+		made := newSubresource(store, sub, versions)
+		if err := b.add(k.gvs, k.Plural+"/"+sub.Name, made); err != nil {
 			return err
 		}
 	}
 	if k.Scale != nil {
-		return b.add(gvs, k.Plural+"/scale", newScaleREST(store, k.Scale, versions))
+		return b.add(k.gvs, k.Plural+"/scale", newScaleREST(store, k.Scale, versions))
 	}
 	return nil
 }
 
-func (k *Kind[T]) newStore(
-	b *builder, gvk schema.GroupVersionKind, versions []string,
-) (*genericregistry.Store, error) {
-	resource := schema.GroupResource{Group: gvk.Group, Resource: k.Plural}
+func (k stored) newStore(b *builder, versions []string) (*genericregistry.Store, error) {
+	resource := schema.GroupResource{Group: k.gvk.Group, Resource: k.Plural}
 	singular := k.Singular
 	if singular == "" {
-		singular = strings.ToLower(gvk.Kind)
+		singular = strings.ToLower(k.gvk.Kind)
 	}
-	s := strategy[T]{ObjectTyper: b.scheme, NameGenerator: names.SimpleNameGenerator, k: k}
-	listKind := gvk.GroupVersion().WithKind(gvk.Kind + "List")
+	s := strategy{ObjectTyper: b.scheme, NameGenerator: names.SimpleNameGenerator, k: k.Kind}
+	listKind := k.gvk.GroupVersion().WithKind(k.gvk.Kind + "List")
 	if !b.scheme.Recognizes(listKind) {
 		return nil, fmt.Errorf("no version's AddToScheme registers %s", listKind)
 	}
 	store := &genericregistry.Store{
-		NewFunc: func() runtime.Object { return newObject[T]() },
+		NewFunc: k.new,
 		NewListFunc: func() runtime.Object {
 			list, _ := b.scheme.New(listKind) // recognized above
 			return list
 		},
 		DefaultQualifiedResource:  resource,
-		SingularQualifiedResource: schema.GroupResource{Group: gvk.Group, Resource: singular},
+		SingularQualifiedResource: schema.GroupResource{Group: k.gvk.Group, Resource: singular},
 		CreateStrategy:            s,
 		UpdateStrategy:            s,
 		DeleteStrategy:            s,
 		ResetFieldsStrategy:       resetFieldsStrategy(resetFields(k.mainResetFields(), versions)),
-		TableConvertor:            k.tableConvertor(resource),
+		TableConvertor:            newTableConvertor(k.Kind, resource),
 		ReturnDeletedObject:       k.Quirks.ReturnDeleted,
 	}
 	if k.GracePeriod != nil {
-		store.DeleteStrategy = gracefulStrategy[T]{s}
+		store.DeleteStrategy = gracefulStrategy{s}
 	}
 	options := &generic.StoreOptions{
 		RESTOptions: storagePath{b.options, k.Quirks.StoragePath},
@@ -173,11 +193,11 @@ func (k *Kind[T]) newStore(
 	}
 	if k.IndexedField != "" {
 		options.TriggerFunc = storage.IndexerFuncs{k.IndexedField: func(obj runtime.Object) string {
-			return k.Fields[k.IndexedField](obj.(T))
+			return k.Fields[k.IndexedField](obj.(Object))
 		}}
 	}
 	if k.Refuse != nil {
-		store.BeginCreate, store.BeginUpdate = k.refuseCreate, k.refuseUpdate
+		store.BeginCreate, store.BeginUpdate = s.refuseCreate, s.refuseUpdate
 	}
 	if k.Adjust != nil {
 		k.Adjust(store)

@@ -20,15 +20,15 @@ import (
 )
 
 // strategy is the create, update and delete strategy of a kind's main resource.
-type strategy[T Object] struct {
+type strategy struct {
 	runtime.ObjectTyper
 	names.NameGenerator
-	k *Kind[T]
+	k *Kind[Object]
 }
 
-func (s strategy[T]) NamespaceScoped() bool                    { return !s.k.ClusterScoped }
-func (s strategy[T]) AllowCreateOnUpdate(context.Context) bool { return s.k.CreateOnUpdate }
-func (s strategy[T]) AllowUnconditionalUpdate(ctx context.Context) bool {
+func (s strategy) NamespaceScoped() bool                    { return !s.k.ClusterScoped }
+func (s strategy) AllowCreateOnUpdate(context.Context) bool { return s.k.CreateOnUpdate }
+func (s strategy) AllowUnconditionalUpdate(ctx context.Context) bool {
 	if !s.k.RequireResourceVersion {
 		return true
 	}
@@ -36,14 +36,14 @@ func (s strategy[T]) AllowUnconditionalUpdate(ctx context.Context) bool {
 	return ok && slices.Contains(s.k.Quirks.UnconditionalVersions, info.APIVersion)
 }
 
-func (s strategy[T]) Canonicalize(obj runtime.Object) {
+func (s strategy) Canonicalize(obj runtime.Object) {
 	if s.k.Canonicalize != nil {
-		s.k.Canonicalize(obj.(T))
+		s.k.Canonicalize(obj.(Object))
 	}
 }
 
-func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
-	t := obj.(T)
+func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	t := obj.(Object)
 	if s.k.Status != nil && !s.k.Quirks.StatusOnCreate {
 		partOf(t, "Status").SetZero()
 	}
@@ -55,8 +55,8 @@ func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	}
 }
 
-func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
-	t, o := obj.(T), old.(T)
+func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	t, o := obj.(Object), old.(Object)
 	if s.k.Status != nil {
 		partOf(t, "Status").Set(partOf(o, "Status"))
 	}
@@ -66,9 +66,9 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 	s.k.countGeneration(t, o)
 }
 
-func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) (errs field.ErrorList) {
+func (s strategy) Validate(ctx context.Context, obj runtime.Object) (errs field.ErrorList) {
 	defer traceValidation(ctx, obj)(&errs)
-	t := obj.(T)
+	t := obj.(Object)
 	if !s.k.Quirks.LooseMetadata {
 		errs = apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, s.k.validName,
 			field.NewPath("metadata"))
@@ -81,19 +81,19 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) (errs fie
 }
 
 // ValidateUpdate leaves the rest of the metadata to rest.BeforeUpdate.
-func (s strategy[T]) ValidateUpdate(
+func (s strategy) ValidateUpdate(
 	ctx context.Context, obj, old runtime.Object,
 ) (errs field.ErrorList) {
 	defer traceValidation(ctx, obj)(&errs)
-	errs = s.k.validateFinalizers(obj.(T))
+	errs = s.k.validateFinalizers(obj.(Object))
 	if s.k.Quirks.NameOnUpdate {
-		errs = append(errs, s.k.validateGenerateName(obj.(T))...)
+		errs = append(errs, s.k.validateGenerateName(obj.(Object))...)
 	}
 	switch {
 	case s.k.ValidateUpdate != nil:
-		errs = append(errs, s.k.ValidateUpdate(ctx, obj.(T), old.(T))...)
+		errs = append(errs, s.k.ValidateUpdate(ctx, obj.(Object), old.(Object))...)
 	case s.k.Validate != nil:
-		errs = append(errs, s.k.Validate(ctx, obj.(T))...)
+		errs = append(errs, s.k.Validate(ctx, obj.(Object))...)
 	}
 	return bounded(withGoNames(errs))
 }
@@ -165,22 +165,21 @@ func (k *Kind[T]) validateGenerateName(obj T) field.ErrorList {
 	return errs
 }
 
-func (s strategy[T]) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
 	if s.k.Warnings == nil {
 		return nil
 	}
-	var none T
-	return s.k.Warnings(ctx, obj.(T), none)
+	return s.k.Warnings(ctx, obj.(Object), nil)
 }
 
-func (s strategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+func (s strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
 	if s.k.Warnings == nil {
 		return nil
 	}
-	return s.k.Warnings(ctx, obj.(T), old.(T))
+	return s.k.Warnings(ctx, obj.(Object), old.(Object))
 }
 
-func (s strategy[T]) DefaultGarbageCollectionPolicy(
+func (s strategy) DefaultGarbageCollectionPolicy(
 	ctx context.Context,
 ) rest.GarbageCollectionPolicy {
 	if s.k.Quirks.DefaultDeletion == nil {
@@ -191,12 +190,12 @@ func (s strategy[T]) DefaultGarbageCollectionPolicy(
 
 // gracefulStrategy is the delete strategy of a kind with a grace period. The registry recognizes it
 // by its interface.
-type gracefulStrategy[T Object] struct{ strategy[T] }
+type gracefulStrategy struct{ strategy }
 
-func (s gracefulStrategy[T]) CheckGracefulDelete(
+func (s gracefulStrategy) CheckGracefulDelete(
 	ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions,
 ) bool {
-	return s.k.GracePeriod(ctx, obj.(T), options)
+	return s.k.GracePeriod(ctx, obj.(Object), options)
 }
 
 func (k *Kind[T]) tracksGeneration() bool { return k.Generation || k.SameGeneration != nil }

@@ -15,7 +15,7 @@ func TestUnconditionalVersions(t *testing.T) {
 	}
 	for version, want := range map[string]bool{"v1": false, "v1beta1": true} {
 		ctx := request.WithRequestInfo(t.Context(), &request.RequestInfo{APIVersion: version})
-		if got := (strategy[*corev1.ConfigMap]{k: k}).AllowUnconditionalUpdate(ctx); got != want {
+		if got := (strategy{k: k.untyped()}).AllowUnconditionalUpdate(ctx); got != want {
 			t.Errorf("%s: %t", version, got)
 		}
 	}

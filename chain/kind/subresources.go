@@ -13,13 +13,13 @@ import (
 )
 
 // newStatus makes the storage of the status subresource.
-func (k *Kind[T]) newStatus(store *genericregistry.Store, versions []string) rest.Storage {
+func newStatus(k *Kind[Object], store *genericregistry.Store, versions []string) rest.Storage {
 	reset := k.Status.ResetFields
 	if reset == nil {
 		reset = []string{"spec"}
 	}
-	view := k.newView(store, resetFields(reset, versions), subresourceStrategy[T]{
-		prepare: func(ctx context.Context, obj, old T) {
+	view := newView(store, resetFields(reset, versions), subresourceStrategy{
+		prepare: func(ctx context.Context, obj, old Object) {
 			restoreAllButStatus(obj, old)
 			if k.Status.Prepare != nil {
 				k.Status.Prepare(ctx, obj, old)
@@ -36,13 +36,13 @@ func (k *Kind[T]) newStatus(store *genericregistry.Store, versions []string) res
 	return &tableREST{viewREST{view}}
 }
 
-func (k *Kind[T]) newSubresource(
-	store *genericregistry.Store, sub Subresource[T], versions []string,
+func newSubresource(
+	store *genericregistry.Store, sub Subresource[Object], versions []string,
 ) rest.Storage {
 	if sub.New != nil {
 		return sub.New(store)
 	}
-	view := k.newView(store, resetFields(sub.ResetFields, versions), subresourceStrategy[T]{
+	view := newView(store, resetFields(sub.ResetFields, versions), subresourceStrategy{
 		prepare: sub.Prepare, validate: sub.Validate, warnings: sub.Warnings,
 	})
 	if sub.UpdateOnly {
@@ -52,63 +52,63 @@ func (k *Kind[T]) newSubresource(
 }
 
 // newView makes a view of the objects in store that is updated by the strategy s.
-func (k *Kind[T]) newView(
+func newView(
 	store *genericregistry.Store, reset map[fieldpath.APIVersion]*fieldpath.Set,
-	s subresourceStrategy[T],
+	s subresourceStrategy,
 ) updateREST {
 	view := *store
 	// Only requests to the main resource reserve anything (see Kind.Adjust).
 	view.BeginCreate, view.BeginUpdate = nil, nil
-	if k.Refuse != nil {
-		view.BeginUpdate = k.refuseUpdate
+	s.strategy = store.UpdateStrategy.(strategy)
+	if s.k.Refuse != nil {
+		view.BeginUpdate = s.refuseUpdate
 	}
-	s.strategy = store.UpdateStrategy.(strategy[T])
 	view.UpdateStrategy = s
 	view.ResetFieldsStrategy = resetFieldsStrategy(reset)
 	return updateREST{store: &view}
 }
 
 // subresourceStrategy is the update strategy of a view.
-type subresourceStrategy[T Object] struct {
-	strategy[T]
-	prepare  func(ctx context.Context, obj, old T)
-	validate func(ctx context.Context, obj, old T) field.ErrorList
-	warnings func(ctx context.Context, obj, old T) []string
+type subresourceStrategy struct {
+	strategy
+	prepare  func(ctx context.Context, obj, old Object)
+	validate func(ctx context.Context, obj, old Object) field.ErrorList
+	warnings func(ctx context.Context, obj, old Object) []string
 
 	nameOnUpdate, anyFinalizers bool
 }
 
-func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
-	s.prepare(ctx, obj.(T), old.(T))
+func (s subresourceStrategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	s.prepare(ctx, obj.(Object), old.(Object))
 }
 
-func (s subresourceStrategy[T]) ValidateUpdate(
+func (s subresourceStrategy) ValidateUpdate(
 	ctx context.Context, obj, old runtime.Object,
 ) (errs field.ErrorList) {
 	defer traceValidation(ctx, obj)(&errs)
 	if !s.anyFinalizers {
-		errs = s.k.validateFinalizers(obj.(T))
+		errs = s.k.validateFinalizers(obj.(Object))
 	}
 	if s.nameOnUpdate {
-		errs = append(errs, s.k.validateGenerateName(obj.(T))...)
+		errs = append(errs, s.k.validateGenerateName(obj.(Object))...)
 	}
 	if s.validate != nil {
-		errs = append(errs, s.validate(ctx, obj.(T), old.(T))...)
+		errs = append(errs, s.validate(ctx, obj.(Object), old.(Object))...)
 	}
 	return bounded(errs)
 }
 
-func (s subresourceStrategy[T]) WarningsOnUpdate(
+func (s subresourceStrategy) WarningsOnUpdate(
 	ctx context.Context, obj, old runtime.Object,
 ) []string {
 	if s.warnings == nil {
 		return nil
 	}
-	return s.warnings(ctx, obj.(T), old.(T))
+	return s.warnings(ctx, obj.(Object), old.(Object))
 }
 
 // restoreAllButStatus copies every top-level field except the metadata and the status from old.
-func restoreAllButStatus[T Object](obj, old T) {
+func restoreAllButStatus(obj, old Object) {
 	to, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
 	for i := range to.NumField() {
 		switch to.Type().Field(i).Name {

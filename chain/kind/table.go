@@ -45,7 +45,7 @@ func Since(t *metav1.Time) string {
 	return duration.HumanDuration(time.Since(t.Time))
 }
 
-func (k *Kind[T]) tableConvertor(resource schema.GroupResource) rest.TableConvertor {
+func newTableConvertor(k *Kind[Object], resource schema.GroupResource) rest.TableConvertor {
 	if k.Table.Row == nil {
 		return rest.NewDefaultTableConvertor(resource)
 	}
@@ -56,7 +56,7 @@ func (k *Kind[T]) tableConvertor(resource schema.GroupResource) rest.TableConver
 		}
 		columns[i] = c
 	}
-	return tableConvertor[T]{
+	return tableConvertor{
 		columns:    columns,
 		row:        k.Table.Row,
 		conditions: k.Table.Conditions,
@@ -64,16 +64,16 @@ func (k *Kind[T]) tableConvertor(resource schema.GroupResource) rest.TableConver
 	}
 }
 
-type tableConvertor[T Object] struct {
+type tableConvertor struct {
 	columns []Column
-	row     func(T) []any
+	row     func(Object) []any
 	// conditions may be nil.
-	conditions func(T) []metav1.TableRowCondition
+	conditions func(Object) []metav1.TableRowCondition
 	// hidden are the annotations to omit.
 	hidden []string
 }
 
-func (c tableConvertor[T]) ConvertToTable(
+func (c tableConvertor) ConvertToTable(
 	_ context.Context, obj runtime.Object, options runtime.Object,
 ) (*metav1.Table, error) {
 	table := &metav1.Table{}
@@ -91,24 +91,25 @@ func (c tableConvertor[T]) ConvertToTable(
 	var err error
 	table.Rows, err = metatable.MetaToTableRow(obj,
 		func(o runtime.Object, _ metav1.Object, _, _ string) ([]any, error) {
-			return c.row(o.(T)), nil
+			return c.row(o.(Object)), nil
 		})
 	for i := range table.Rows {
 		row := &table.Rows[i]
 		if c.conditions != nil {
-			row.Conditions = c.conditions(row.Object.Object.(T))
+			row.Conditions = c.conditions(row.Object.Object.(Object))
 		}
 		if len(c.hidden) > 0 && (!ok || o.IncludeObject != metav1.IncludeObject) {
-			row.Object.Object = withoutAnnotations(row.Object.Object.(T), c.hidden)
+			row.Object.Object = withoutAnnotations(row.Object.Object.(Object), c.hidden)
 		}
 	}
 	return table, err
 }
 
 // withoutAnnotations returns a shallow copy of obj without the named annotations.
-func withoutAnnotations[T Object](obj T, names []string) T {
-	without := newObject[T]()
-	reflect.ValueOf(without).Elem().Set(reflect.ValueOf(obj).Elem())
+func withoutAnnotations(obj Object, names []string) Object {
+	value := reflect.ValueOf(obj).Elem()
+	without := reflect.New(value.Type()).Interface().(Object)
+	reflect.ValueOf(without).Elem().Set(value)
 	annotations := maps.Clone(obj.GetAnnotations())
 	maps.DeleteFunc(annotations, func(name, _ string) bool { return slices.Contains(names, name) })
 	without.SetAnnotations(annotations)

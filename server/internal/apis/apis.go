@@ -210,7 +210,7 @@ func (c *Config) dialExtensions() utilnet.DialFunc {
 func (c *Config) applyTo(generic *genericapiserver.Config) error {
 	generic.EffectiveVersion = c.Version
 	generic.APIServerID = c.Identity
-	if err := c.Access.ApplyTo(generic); err != nil {
+	if err := auth.Apply(c.Access, generic); err != nil {
 		return err
 	}
 	generic.ExternalAddress = c.Address.String()

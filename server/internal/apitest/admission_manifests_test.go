@@ -16,7 +16,6 @@ import (
 
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/admission"
 )
 
 const (
@@ -107,7 +106,7 @@ plugins:
     staticManifestsDir: DIR/dead
 `, "DIR", dir))
 	_, client := quiet(t, func(o *server.Options) {
-		o.Admission = admission.NewOptions()
+		o.Admission = server.NewAdmissionOptions()
 		o.Admission.ConfigFile = config
 	})
 

@@ -27,7 +27,7 @@ import (
 
 func enable(plugins ...string) func(*server.Options) {
 	return func(o *server.Options) {
-		o.Admission = admission.NewOptions()
+		o.Admission = server.NewAdmissionOptions()
 		o.Admission.EnablePlugins = plugins
 	}
 }

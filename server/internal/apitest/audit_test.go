@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
-	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
@@ -58,7 +57,7 @@ func TestAuditBackend(t *testing.T) {
 		t.Fatal(err)
 	}
 	withPolicy := func(o *server.Options) {
-		o.Audit = genericoptions.NewAuditOptions()
+		o.Audit = server.NewAuditOptions()
 		o.Audit.PolicyFile, o.Audit.LogOptions.Path, o.Audit.LogOptions.MaxSize = policy, log, 0
 	}
 	for name, test := range map[string]struct {

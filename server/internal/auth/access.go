@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server/internal/auth/bootstraptoken"
@@ -23,7 +24,6 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
 	"github.com/kinproc/kinproc/server/internal/datadir"
-	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -186,7 +186,7 @@ func (a *Access) decide(s *stopper.Stopper) error {
 	}
 	a.Authorizer, err = newAuthorizer(c, Authorization{
 		Roles: rbacauthorizer.Lazily(func() rbacauthorizer.Source {
-			return watchRoles(s.Context(), client, c.Informers)
+			return watchRoles(s.Context(), client, c.Roles)
 		}),
 		Client: client,
 	}, s)
@@ -233,8 +233,9 @@ func (a *Access) CheckServingCertificate(*http.Request) error {
 	return nil
 }
 
-// ApplyTo configures the servers of the chain.
-func (a *Access) ApplyTo(generic *genericapiserver.Config) error {
+// Apply configures the servers of the chain. It is not a method, because whoever uses Access would
+// read the types that the configuration has, and compile a second longer.
+func Apply(a *Access, generic *genericapiserver.Config) error {
 	generic.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: a.config.Listener,
 		Cert:     a.own,
@@ -257,11 +258,11 @@ func (a *Access) ApplyTo(generic *genericapiserver.Config) error {
 
 // watchRoles keeps the roles and bindings in memory until ctx ends.
 func watchRoles(
-	ctx context.Context, client kubernetes.Interface, all *informers.Set,
+	ctx context.Context, client kubernetes.Interface,
+	roles func() (rbacinformers.Interface, func(context.Context)),
 ) rbacauthorizer.Source {
-	factory := all.Factory()
-	source := rbacauthorizer.FromInformers(factory.Rbac().V1(),
-		rbacauthorizer.FromClient(client.RbacV1()))
-	factory.StartWithContext(ctx)
+	informers, start := roles()
+	source := rbacauthorizer.FromInformers(informers, rbacauthorizer.FromClient(client.RbacV1()))
+	start(ctx)
 	return source
 }

@@ -1,13 +1,14 @@
 package auth
 
 import (
+	"context"
 	"net"
 	"time"
 
+	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server/internal/datadir"
-	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/option"
 )
 
@@ -45,10 +46,11 @@ type Config struct {
 	AuthorizationConfigFile string
 	ReadOnly                bool
 
-	// Client and Informers read through the API server itself.
-	Client    kubernetes.Interface
-	Informers *informers.Set
-	Names     option.Names
+	// Client reads through the API server itself.
+	Client kubernetes.Interface
+	// Roles makes the informers of roles and bindings, and returns what starts them.
+	Roles func() (informers rbacinformers.Interface, start func(context.Context))
+	Names option.Names
 }
 
 // ServiceAccounts configures the tokens of service accounts.

@@ -16,15 +16,15 @@ import (
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
-	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 // Config says what the control plane is that the parts describe.
 type Config struct {
 	Client    kubernetes.Interface
-	Informers *informers.Factory
+	Informers loop.Informers
 	Storage   *chain.Storage
 	Etcd      *clientv3.Client
 	Access    *auth.Access

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 )
 
 func systemNamespaces() []string {
@@ -26,7 +27,8 @@ func systemNamespaces() []string {
 const namespacesInterval = 5 * time.Second
 
 func (c *Config) systemNamespaces() Part {
-	namespaces := c.Informers.Core().V1().Namespaces().Lister()
+	namespaces := corelisters.NewNamespaceLister(
+		c.Informers.For(&corev1.Namespace{}).GetIndexer())
 	create := func(ctx context.Context, name string) error {
 		if _, err := namespaces.Get(name); !apierrors.IsNotFound(err) {
 			return err

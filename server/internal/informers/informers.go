@@ -32,6 +32,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/chain/core"
+	"github.com/kinproc/kinproc/server/internal/informers/generated"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -94,6 +95,14 @@ func (f *Factory) InformerFor(
 ) cache.SharedIndexInformer {
 	if !core.IsHub(example) {
 		return f.SharedInformerFactory.InformerFor(example, new)
+	}
+	return f.Named(example, "")
+}
+
+// For returns the informer of the kind of example, or nil if there is none.
+func (f *Factory) For(example runtime.Object) cache.SharedIndexInformer {
+	if !core.IsHub(example) {
+		return generated.Informers{SharedInformerFactory: f.SharedInformerFactory}.For(example)
 	}
 	return f.Named(example, "")
 }

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
@@ -22,7 +24,6 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/network/loadbalancers"
-	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/metricsapi"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/epoch"
@@ -33,7 +34,10 @@ import (
 // Config says which loops run, and what they need.
 type Config struct {
 	Requests  *requests.Requests
-	Informers *informers.Factory
+	Informers interface {
+		loop.Informers
+		Named(example runtime.Object, name string) cache.SharedIndexInformer
+	}
 	Storage   *chain.Storage
 	Access    *auth.Access
 	Allocator *allocation.Allocator

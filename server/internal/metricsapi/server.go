@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc/test/bufconn"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/informers"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	batchlisters "k8s.io/client-go/listers/batch/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -40,7 +42,10 @@ const buffer = 64 << 10
 // Config is what the APIs are made of.
 type Config struct {
 	// Informers have the pods, their nodes and their owners.
-	Informers informers.SharedInformerFactory
+	Informers interface {
+		For(example runtime.Object) cache.SharedIndexInformer
+		StartWithContext(ctx context.Context)
+	}
 	// Metadata reads the annotations of other objects.
 	Metadata metadata.Interface
 	// Discovery finds the resources of other objects.
@@ -119,18 +124,18 @@ func (a *API) serve() error {
 }
 
 func (a *API) watch() {
-	f := a.config.Informers
-	core, apps := f.Core().V1(), f.Apps().V1()
-	a.pods, a.nodes, a.spaces = core.Pods().Lister(), core.Nodes().Lister(), core.Namespaces().Lister()
-	a.replicas, a.rollouts = apps.ReplicaSets().Lister(), apps.Deployments().Lister()
-	a.stateful, a.daemons = apps.StatefulSets().Lister(), apps.DaemonSets().Lister()
-	a.jobs = f.Batch().V1().Jobs().Lister()
-	for _, informer := range []cache.SharedIndexInformer{
-		core.Pods().Informer(), core.Nodes().Informer(), core.Namespaces().Informer(),
-		apps.ReplicaSets().Informer(), apps.Deployments().Informer(), apps.StatefulSets().Informer(),
-		apps.DaemonSets().Informer(), f.Batch().V1().Jobs().Informer(),
-	} {
+	of := func(example runtime.Object) cache.Indexer {
+		informer := a.config.Informers.For(example)
 		a.synced = append(a.synced, informer.HasSynced)
+		return informer.GetIndexer()
 	}
-	f.StartWithContext(a.stopper.Context())
+	a.pods = corelisters.NewPodLister(of(&corev1.Pod{}))
+	a.nodes = corelisters.NewNodeLister(of(&corev1.Node{}))
+	a.spaces = corelisters.NewNamespaceLister(of(&corev1.Namespace{}))
+	a.replicas = appslisters.NewReplicaSetLister(of(&appsv1.ReplicaSet{}))
+	a.rollouts = appslisters.NewDeploymentLister(of(&appsv1.Deployment{}))
+	a.stateful = appslisters.NewStatefulSetLister(of(&appsv1.StatefulSet{}))
+	a.daemons = appslisters.NewDaemonSetLister(of(&appsv1.DaemonSet{}))
+	a.jobs = batchlisters.NewJobLister(of(&batchv1.Job{}))
+	a.config.Informers.StartWithContext(a.stopper.Context())
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/bootstrap"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
-	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/requests"
 )
 
@@ -61,7 +60,9 @@ type Config struct {
 	ReadOnly  bool
 
 	Gate      *requests.Gate
-	Informers *informers.Set
+	Informers interface {
+		WaitSynced(ctx context.Context) error
+	}
 	// Followers catch up in this order.
 	Followers []Follower
 	// Available waits for what needs writes to catch up, when the requests pass again.

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+
+	"github.com/kinproc/kinproc/server/internal/informers/generated"
 )
 
 // A pod keeps its address when the numbers of nodes change, and no other pod gets it, though it
@@ -14,8 +16,10 @@ func TestAddressesStayTakenWhenRangesMove(t *testing.T) {
 	t.Parallel()
 	nodes := func(small int) *Nodes {
 		n, err := New(Config{
-			Informers: informers.NewSharedInformerFactory(nil, 0), Count: 1, // nothing is started
-			Kinds: []Kind{{Name: "small", Count: small}, {Name: "large", Count: 1}},
+			// nothing is started
+			Informers: generated.Informers{SharedInformerFactory: informers.NewSharedInformerFactory(nil, 0)},
+			Count:     1,
+			Kinds:     []Kind{{Name: "small", Count: small}, {Name: "large", Count: 1}},
 		})
 		if err != nil {
 			t.Fatal(err)

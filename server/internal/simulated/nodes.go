@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -41,7 +40,7 @@ const (
 type Config struct {
 	// Client is used as kubelets would use it. Its user agent should make kubelet the field manager.
 	Client    kubernetes.Interface
-	Informers informers.SharedInformerFactory
+	Informers loop.Informers
 	// Behaviors may be nil.
 	Behaviors *Behaviors
 	// Count is the number of nodes. If it is smaller than in an earlier run, the others are deleted.
@@ -124,10 +123,10 @@ func New(c Config) (*Nodes, error) {
 		}
 	}
 	if all > 0 {
-		pods, nodes := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Nodes()
-		pods.Informer()
-		nodes.Informer()
-		n.pods, n.nodes = pods.Lister(), nodes.Lister()
+		pods := c.Informers.For(&corev1.Pod{})
+		nodes := c.Informers.For(&corev1.Node{})
+		n.pods = corelisters.NewPodLister(pods.GetIndexer())
+		n.nodes = corelisters.NewNodeLister(nodes.GetIndexer())
 	}
 	return n, nil
 }
@@ -173,17 +172,16 @@ func (n *Nodes) Run(ctx context.Context) error {
 	}
 	var handlers loop.Handlers
 	defer handlers.Remove()
-	core := n.Informers.Core().V1()
 	if err := errors.Join(
 		handlers.Add(loop.Watch{
-			Informer: core.Nodes().Informer(),
+			Informer: n.Informers.For(&corev1.Node{}),
 			Handler: cache.ResourceEventHandlerFuncs{
 				AddFunc:    func(obj any) { n.nodeSeen(obj.(*corev1.Node)) },
 				UpdateFunc: func(_, obj any) { n.nodeSeen(obj.(*corev1.Node)) },
 				DeleteFunc: n.nodeGone,
 			},
 		}),
-		handlers.Add(loop.On(core.Pods().Informer(), n.podChanged)),
+		handlers.Add(loop.On(n.Informers.For(&corev1.Pod{}), n.podChanged)),
 	); err != nil {
 		return fmt.Errorf("simulated nodes: %w", err)
 	}

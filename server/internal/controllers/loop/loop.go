@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -65,12 +64,34 @@ type Dependencies struct {
 	Config    *rest.Config
 	Client    kubernetes.Interface
 	Metadata  metadata.Interface
-	Informers informers.SharedInformerFactory
+	Informers Informers
 	// Named returns an informer of the objects of a kind that have a certain name. Informers starts
 	// it.
 	Named func(example runtime.Object, name string) cache.SharedIndexInformer
 	// NewRecorder returns a recorder of the events of a component.
 	NewRecorder func(component string) record.EventRecorder
+}
+
+// Informers are the informers of built-in kinds, one for each kind. They are what loops need of
+// client-go's SharedInformerFactory, without its types: each package that reads those takes more
+// than a second longer to compile.
+type Informers interface {
+	// For returns the informer of the kind of example, or nil if there is none.
+	For(example runtime.Object) cache.SharedIndexInformer
+	// StartWithContext starts the informers that have been asked for.
+	StartWithContext(context.Context)
+	// Shutdown waits until the informers have ended.
+	Shutdown()
+}
+
+// Informer returns the informer of the kind of example.
+func (d Dependencies) Informer(example runtime.Object) cache.SharedIndexInformer {
+	return d.Informers.For(example)
+}
+
+// Indexer returns the objects of the kind of example that its informer has.
+func (d Dependencies) Indexer(example runtime.Object) cache.Indexer {
+	return d.Informers.For(example).GetIndexer()
 }
 
 // Controller runs a loop once. The state of a loop embeds it.

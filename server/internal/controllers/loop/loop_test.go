@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/tools/record"
@@ -38,8 +37,8 @@ func configMap(name string) *corev1.ConfigMap {
 
 // factory starts informers, each once.
 type factory struct {
-	informers.SharedInformerFactory
-	running sync.WaitGroup
+	Informers // whose other methods are not called
+	running   sync.WaitGroup
 
 	mu   sync.Mutex
 	made []cache.SharedIndexInformer // that are not started

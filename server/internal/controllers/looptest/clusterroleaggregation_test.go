@@ -57,7 +57,7 @@ func (c clusterRoleAggregation) start(meanwhile func()) (release, stop func()) {
 	c.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	d, _ := workloadtest.Dependencies(c.client)
-	roles := d.Informers.Rbac().V1().ClusterRoles().Informer()
+	roles := d.Informer(&rbacv1.ClusterRole{})
 	valve := workloadtest.Valve(c.T, roles)
 	config := c.server.RESTConfig()
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {

@@ -173,7 +173,7 @@ func TestLegacyTokensRestart(t *testing.T) {
 	counting, err := kubernetes.NewForConfig(config)
 	workloadtest.OK(t, err)
 	d, _ := workloadtest.Dependencies(counting)
-	informer := d.Informers.Core().V1().Secrets().Informer()
+	informer := d.Informer(&corev1.Secret{})
 	valve := workloadtest.Valve(t, informer)
 	d.Informers.StartWithContext(t.Context())
 	if !cache.WaitFor(t.Context(), "", informer.HasSyncedChecker()) {

@@ -48,9 +48,9 @@ func TestPerNamespaceAlone(t *testing.T) {
 		d, _ := workloadtest.Dependencies(client)
 		d.Named = func(example runtime.Object, _ string) cache.SharedIndexInformer {
 			if _, ok := example.(*corev1.ServiceAccount); ok {
-				return d.Informers.Core().V1().ServiceAccounts().Informer()
+				return d.Informer(&corev1.ServiceAccount{})
 			}
-			return d.Informers.Core().V1().ConfigMaps().Informer()
+			return d.Informer(&corev1.ConfigMap{})
 		}
 		workloadtest.Start(t, d, l)
 	}

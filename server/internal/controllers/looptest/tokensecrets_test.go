@@ -192,7 +192,7 @@ func TestTokenSecretsOfRecreatedAccount(t *testing.T) {
 	workloadtest.OK(t, err)
 	c.account("robot")
 	d, _ := workloadtest.Dependencies(c.client)
-	accounts := d.Informers.Core().V1().ServiceAccounts().Informer()
+	accounts := d.Informer(&corev1.ServiceAccount{})
 	valve := workloadtest.Valve(t, accounts)
 	d.Informers.StartWithContext(t.Context())
 	if !cache.WaitFor(t.Context(), "", accounts.HasSyncedChecker()) {

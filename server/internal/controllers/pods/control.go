@@ -49,7 +49,7 @@ type Control struct {
 // NewControl returns a control for a loop.
 func NewControl(c *loop.Controller) *Control {
 	return &Control{
-		client: c.Client, recorder: c.Recorder, informer: c.Informers.Core().V1().Pods().Informer(),
+		client: c.Client, recorder: c.Recorder, informer: c.Informer(&corev1.Pod{}),
 		expectations: expectations{owners: map[types.UID]writes{}},
 	}
 }

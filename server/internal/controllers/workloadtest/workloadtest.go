@@ -25,6 +25,7 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/informers/generated"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -93,7 +94,10 @@ func ServiceAccount(t testing.TB, client kubernetes.Interface, namespace string)
 func Dependencies(client kubernetes.Interface) (d loop.Dependencies, events <-chan string) {
 	recorder := record.NewFakeRecorder(1000)
 	return loop.Dependencies{
-		Client: client, Informers: informers.NewSharedInformerFactory(client, 0),
+		Client: client,
+		Informers: generated.Informers{
+			SharedInformerFactory: informers.NewSharedInformerFactory(client, 0),
+		},
 		NewRecorder: func(string) record.EventRecorder { return recorder },
 	}, recorder.Events
 }

@@ -56,8 +56,8 @@ type controller struct {
 func begin(l *loop.Controller) loop.Work {
 	c := &controller{
 		Controller: l, pods: pods.NewControl(l), history: podtemplates.New(l),
-		sets:     l.Informers.Apps().V1().DaemonSets().Informer(),
-		nodes:    l.Informers.Core().V1().Nodes().Informer(),
+		sets:     l.Informer(&appsv1.DaemonSet{}),
+		nodes:    l.Informer(&corev1.Node{}),
 		failures: flowcontrol.NewBackOff(firstBackoff, maxBackoff),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{

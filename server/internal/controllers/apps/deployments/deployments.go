@@ -42,9 +42,9 @@ type controller struct {
 func begin(l *loop.Controller) loop.Work {
 	c := &controller{
 		Controller:  l,
-		deployments: l.Informers.Apps().V1().Deployments().Informer(),
-		sets:        l.Informers.Apps().V1().ReplicaSets().Informer(),
-		pods:        l.Informers.Core().V1().Pods().Informer(),
+		deployments: l.Informer(&appsv1.Deployment{}),
+		sets:        l.Informer(&appsv1.ReplicaSet{}),
+		pods:        l.Informer(&corev1.Pod{}),
 	}
 	pods := loop.On(c.pods, c.podChanged)
 	pods.Indexers = ownerrefs.Indexers()

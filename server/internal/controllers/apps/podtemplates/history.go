@@ -47,7 +47,7 @@ type Control struct {
 
 // New returns a control for a loop.
 func New(c *loop.Controller) *Control {
-	return &Control{c.Client, c.Informers.Apps().V1().ControllerRevisions().Informer()}
+	return &Control{c.Client, c.Informer(&appsv1.ControllerRevision{})}
 }
 
 // Watch returns the watch of revisions, from which nothing follows.

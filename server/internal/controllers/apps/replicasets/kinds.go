@@ -26,7 +26,7 @@ func replicaSets(c *loop.Controller) kind {
 	client := c.Client.AppsV1()
 	return kind{
 		gvk:      appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
-		informer: c.Informers.Apps().V1().ReplicaSets().Informer(),
+		informer: c.Informer(&appsv1.ReplicaSet{}),
 		view:     func(obj ownerrefs.Object) *appsv1.ReplicaSet { return obj.(*appsv1.ReplicaSet) },
 		read: func(ctx context.Context, namespace, name string) (metav1.Object, error) {
 			return client.ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -46,7 +46,7 @@ func replicationControllers(c *loop.Controller) kind {
 	client := c.Client.CoreV1()
 	return kind{
 		gvk:      corev1.SchemeGroupVersion.WithKind("ReplicationController"),
-		informer: c.Informers.Core().V1().ReplicationControllers().Informer(),
+		informer: c.Informer(&corev1.ReplicationController{}),
 		view: func(obj ownerrefs.Object) *appsv1.ReplicaSet {
 			return viewOf(obj.(*corev1.ReplicationController))
 		},

@@ -53,8 +53,8 @@ type controller struct {
 func begin(l *loop.Controller) loop.Work {
 	c := &controller{
 		Controller: l, pods: pods.NewControl(l), history: podtemplates.New(l),
-		sets:   l.Informers.Apps().V1().StatefulSets().Informer(),
-		claims: l.Informers.Core().V1().PersistentVolumeClaims().Informer(),
+		sets:   l.Informer(&appsv1.StatefulSet{}),
+		claims: l.Informer(&corev1.PersistentVolumeClaim{}),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
 		ownerrefs.OfOwners(c.sets, c.Enqueue, func(set metav1.Object) { c.pods.Forget(set.GetUID()) }),

@@ -59,8 +59,8 @@ type controller struct {
 func begin(l *loop.Controller) loop.Work {
 	c := &controller{
 		Controller:  l,
-		autoscalers: l.Informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer(),
-		pods:        l.Informers.Core().V1().Pods().Informer(),
+		autoscalers: l.Informer(&autoscalingv2.HorizontalPodAutoscaler{}),
+		pods:        l.Informer(&corev1.Pod{}),
 		scales:      scale.Client{Discovery: l.Client.Discovery()},
 		metrics:     metricsClient{l.Client.Discovery().RESTClient()},
 		history:     map[string]*history{},

@@ -48,8 +48,8 @@ type controller struct {
 func begin(l *loop.Controller) loop.Work {
 	c := &controller{
 		Controller: l, written: map[string]*batchv1.CronJob{},
-		crons: l.Informers.Batch().V1().CronJobs().Informer(),
-		jobs:  l.Informers.Batch().V1().Jobs().Informer(),
+		crons: l.Informer(&batchv1.CronJob{}),
+		jobs:  l.Informer(&batchv1.Job{}),
 	}
 	jobs := loop.On(c.jobs, func(old, job *batchv1.Job) {
 		if job == nil {

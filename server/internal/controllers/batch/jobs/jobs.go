@@ -82,7 +82,7 @@ func (k *known) begun(says, now time.Time) time.Time {
 func begin(l *loop.Controller) loop.Work {
 	c := &controller{
 		Controller: l, pods: pods.NewControl(l), jobs: map[string]*known{},
-		informer: l.Informers.Batch().V1().Jobs().Informer(),
+		informer: l.Informer(&batchv1.Job{}),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
 		loop.On(c.informer, c.jobChanged),

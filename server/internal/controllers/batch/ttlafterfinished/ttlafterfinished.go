@@ -33,7 +33,7 @@ type controller struct {
 }
 
 func begin(l *loop.Controller) loop.Work {
-	c := &controller{l, l.Informers.Batch().V1().Jobs().Informer()}
+	c := &controller{l, l.Informer(&batchv1.Job{})}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
 		loop.On(c.jobs, func(_, job *batchv1.Job) {
 			if job != nil && due(job) != nil {

@@ -31,7 +31,7 @@ func each(
 	c *loop.Controller,
 	sync func(context.Context, *certificatesv1.CertificateSigningRequest) (time.Duration, error),
 ) loop.Work {
-	requests := c.Informers.Certificates().V1().CertificateSigningRequests().Informer()
+	requests := c.Informer(&certificatesv1.CertificateSigningRequest{})
 	return loop.Work{
 		Watches: []loop.Watch{loop.Keys(requests, c.Enqueue)},
 		Sync: func(ctx context.Context, name string) (time.Duration, error) {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
+	certificateslisters "k8s.io/client-go/listers/certificates/v1"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
@@ -33,12 +34,13 @@ func Cleanup() loop.Loop {
 		Name: CleanupName, Alias: "csrcleaner", After: after(),
 		Purpose: "deletes old CertificateSigningRequests",
 		Begin: func(c *loop.Controller) loop.Work {
-			requests := c.Informers.Certificates().V1().CertificateSigningRequests()
+			requests := c.Informer(&certificatesv1.CertificateSigningRequest{})
+			lister := certificateslisters.NewCertificateSigningRequestLister(requests.GetIndexer())
 			c.Add("") // the only key
 			return loop.Work{
-				Watches: []loop.Watch{{Informer: requests.Informer()}},
+				Watches: []loop.Watch{{Informer: requests}},
 				Sync: func(ctx context.Context, _ string) (time.Duration, error) {
-					all, err := requests.Lister().List(labels.Everything())
+					all, err := lister.List(labels.Everything())
 					return cleanupInterval, errors.Join(err, deleteOld(ctx, c.Client, all))
 				},
 			}

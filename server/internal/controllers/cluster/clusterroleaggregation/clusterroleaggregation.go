@@ -34,7 +34,7 @@ type controller struct {
 }
 
 func begin(l *loop.Controller) loop.Work {
-	c := &controller{l, l.Informers.Rbac().V1().ClusterRoles().Informer()}
+	c := &controller{l, l.Informer(&rbacv1.ClusterRole{})}
 	// Any change of a role may affect any aggregated role.
 	all := loop.On(c.roles, func(_, _ *rbacv1.ClusterRole) {
 		for _, role := range c.all() {

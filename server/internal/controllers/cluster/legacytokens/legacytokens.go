@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
@@ -58,16 +59,15 @@ func (c *controller) sync(ctx context.Context, _ string) (time.Duration, error) 
 	if err != nil || now.Before(since.Add(kept)) {
 		return interval, err
 	}
-	core := c.Informers.Core().V1()
-	if err := c.Watch(loop.Watch{Informer: core.Secrets().Informer()},
-		loop.Watch{Informer: core.ServiceAccounts().Informer()},
-		loop.Watch{Informer: core.Pods().Informer()}); err != nil {
+	if err := c.Watch(loop.Watch{Informer: c.Informer(&corev1.Secret{})},
+		loop.Watch{Informer: c.Informer(&corev1.ServiceAccount{})},
+		loop.Watch{Informer: c.Informer(&corev1.Pod{})}); err != nil {
 		return 0, err
 	}
 	if err := c.WaitForSync(ctx); err != nil {
 		return 0, err
 	}
-	secrets, err := core.Secrets().Lister().List(labels.Everything())
+	secrets, err := corelisters.NewSecretLister(c.Indexer(&corev1.Secret{})).List(labels.Everything())
 	if err != nil {
 		return 0, err
 	}
@@ -106,7 +106,7 @@ func (c *controller) unused(
 			return false, nil
 		}
 	}
-	account, err := c.Informers.Core().V1().ServiceAccounts().Lister().
+	account, err := corelisters.NewServiceAccountLister(c.Indexer(&corev1.ServiceAccount{})).
 		ServiceAccounts(secret.Namespace).Get(secret.Annotations[corev1.ServiceAccountNameKey])
 	if err != nil {
 		return false, loop.IgnoreNotFound(err)
@@ -141,7 +141,7 @@ func (r references) uses(namespace, secret string) bool {
 	if r.used[namespace] == nil {
 		used := map[string]bool{}
 		r.used[namespace] = used
-		pods := r.Informers.Core().V1().Pods().Informer()
+		pods := r.Informer(&corev1.Pod{})
 		for _, pod := range loop.InNamespace[corev1.Pod](pods, namespace) {
 			podreferences.Each(pod, func(resource, name string) {
 				if resource == "secrets" {

@@ -40,7 +40,7 @@ type controller struct {
 }
 
 func begin(l *loop.Controller) loop.Work {
-	c := &controller{l, l.Informers.Core().V1().Namespaces().Informer()}
+	c := &controller{l, l.Informer(&corev1.Namespace{})}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
 		loop.On(c.namespaces, func(old, n *corev1.Namespace) {
 			// Conditions are changed by this loop itself.

@@ -25,7 +25,7 @@ type Keeper struct {
 
 // Work returns the work of a loop that keeps the objects.
 func (k Keeper) Work(c *loop.Controller) loop.Work {
-	namespaces := c.Informers.Core().V1().Namespaces().Informer()
+	namespaces := c.Informer(&corev1.Namespace{})
 	changed := func(obj any) { c.Enqueue(obj.(metav1.Object).GetNamespace()) }
 	return loop.Work{
 		Watches: []loop.Watch{

@@ -55,7 +55,7 @@ func Loop(charges *evaluators.Charges) loop.Loop {
 		Begin: func(l *loop.Controller) loop.Work {
 			c := &controller{
 				Controller: l, charges: charges, quotas: map[string]*known{},
-				informer: l.Informers.Core().V1().ResourceQuotas().Informer(),
+				informer: l.Informer(&corev1.ResourceQuota{}),
 			}
 			c.resources = resources{
 				controller: c, trackers: map[schema.GroupVersionResource]*tracker{},

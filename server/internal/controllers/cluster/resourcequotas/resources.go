@@ -17,8 +17,6 @@ import (
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
@@ -185,20 +183,19 @@ func (r *resources) track(gvr schema.GroupVersionResource, kind string) (*tracke
 	t := &tracker{ctx: r.controller.Context()} // the informer outlives the pass
 	// The objects of built-in kinds are counted by more than their number.
 	example, err := scheme.Scheme.New(gvr.GroupVersion().WithKind(kind))
+	var informer cache.SharedIndexInformer
 	if err == nil {
-		factory := informers.NewSharedInformerFactory(r.controller.Client, 0)
-		if _, err = factory.ForResource(gvr); err == nil {
-			informer := r.controller.Informers.InformerFor(example, typed(gvr))
-			if err := r.controller.Watch(loop.Watch{
-				Informer: informer, Handler: r.handler(gvr.GroupResource()),
-			}); err != nil {
-				return nil, err
-			}
-			t.objects, t.wait = informer.GetIndexer(), r.controller.WaitForSync
-		}
+		informer = r.controller.Informer(example)
 	}
-	if err != nil {
-		informer := metadatainformer.NewFilteredMetadataInformer(r.controller.Metadata, gvr,
+	if informer != nil {
+		if err := r.controller.Watch(loop.Watch{
+			Informer: informer, Handler: r.handler(gvr.GroupResource()),
+		}); err != nil {
+			return nil, err
+		}
+		t.objects, t.wait = informer.GetIndexer(), r.controller.WaitForSync
+	} else {
+		informer = metadatainformer.NewFilteredMetadataInformer(r.controller.Metadata, gvr,
 			metav1.NamespaceAll, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 			nil).Informer()
 		registration, err := informer.AddEventHandler(r.handler(gvr.GroupResource()))
@@ -228,19 +225,6 @@ func (r *resources) track(gvr schema.GroupVersionResource, kind string) (*tracke
 	defer r.mu.Unlock()
 	r.trackers[gvr], r.tracked[gvr.GroupResource()] = t, gvr
 	return t, nil
-}
-
-// typed makes the informer of a built-in resource, where the factory has none yet.
-func typed(
-	gvr schema.GroupVersionResource,
-) func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-	return func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		informer, err := informers.NewSharedInformerFactory(client, resync).ForResource(gvr)
-		if err != nil {
-			panic(err) // it has been tried before
-		}
-		return informer.Informer()
-	}
 }
 
 // gone stops following a resource whose CRD was deleted.

@@ -36,10 +36,9 @@ func Loop(issuer Issuer, ca []byte) loop.Loop {
 		Purpose: "fills the token secrets of ServiceAccounts",
 		After:   []schema.GroupResource{corev1.Resource("secrets")},
 		Begin: func(l *loop.Controller) loop.Work {
-			core := l.Informers.Core().V1()
 			c := &controller{
 				Controller: l, issuer: issuer, ca: ca,
-				secrets: core.Secrets().Informer(), accounts: core.ServiceAccounts().Informer(),
+				secrets: l.Informer(&corev1.Secret{}), accounts: l.Informer(&corev1.ServiceAccount{}),
 			}
 			return loop.Work{Sync: c.sync, Watches: []loop.Watch{
 				loop.On(c.secrets, c.secretChanged), loop.On(c.accounts, c.accountChanged),

@@ -50,7 +50,7 @@ func begin(l *loop.Controller) loop.Work {
 	discovery := l.Client.Discovery()
 	c := &controller{
 		Controller: l,
-		policies:   l.Informers.Admissionregistration().V1().ValidatingAdmissionPolicies().Informer(),
+		policies:   l.Informer(&admissionv1.ValidatingAdmissionPolicy{}),
 		checker: validating.TypeChecker{
 			SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: discovery},
 			RestMapper:     restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery)),

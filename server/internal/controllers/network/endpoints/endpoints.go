@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/endpointslice/util"
@@ -58,7 +59,7 @@ type controller struct {
 
 func begin(l *loop.Controller) loop.Work {
 	c := &controller{
-		Queue: servicequeue.New(l), endpoints: l.Informers.Core().V1().Endpoints().Informer(),
+		Queue: servicequeue.New(l), endpoints: l.Informer(&corev1.Endpoints{}),
 		triggers: util.NewTriggerTimeTracker(), stale: map[string]string{},
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
@@ -101,7 +102,7 @@ func (c *controller) sync(ctx context.Context, key string) (time.Duration, error
 	if wait := c.Wait(key); wait > 0 {
 		return wait, nil
 	}
-	pods, err := c.Informers.Core().V1().Pods().Lister().Pods(name.Namespace).
+	pods, err := corelisters.NewPodLister(c.Indexer(&corev1.Pod{})).Pods(name.Namespace).
 		List(labels.Set(s.Spec.Selector).AsSelectorPreValidated())
 	if err != nil {
 		return 0, err

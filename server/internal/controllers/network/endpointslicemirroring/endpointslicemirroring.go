@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/endpointslice/util"
@@ -53,10 +54,10 @@ type controller struct {
 }
 
 func begin(l *loop.Controller) loop.Work {
-	core := l.Informers.Core().V1()
 	c := &controller{
-		Controller: l, services: core.Services().Informer(), endpoints: core.Endpoints().Informer(),
-		slices:  l.Informers.Discovery().V1().EndpointSlices().Informer(),
+		Controller: l,
+		services:   l.Informer(&corev1.Service{}), endpoints: l.Informer(&corev1.Endpoints{}),
+		slices:  l.Informer(&discoveryv1.EndpointSlice{}),
 		tracker: util.NewEndpointSliceTracker(),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
@@ -95,7 +96,7 @@ func (c *controller) sync(ctx context.Context, key string) (time.Duration, error
 	}
 	service := loop.Get[corev1.Service](c.services, key)
 	endpoints := loop.Get[corev1.Endpoints](c.endpoints, key)
-	existing, err := c.Informers.Discovery().V1().EndpointSlices().Lister().
+	existing, err := discoverylisters.NewEndpointSliceLister(c.Indexer(&discoveryv1.EndpointSlice{})).
 		EndpointSlices(name.Namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: name.Name, discoveryv1.LabelManagedBy: managedBy,
 	}))

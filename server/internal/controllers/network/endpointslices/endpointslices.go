@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/endpointslice"
 	"k8s.io/endpointslice/topologycache"
@@ -60,13 +62,14 @@ func begin(l *loop.Controller) loop.Work {
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(),
 		topology: topologycache.NewTopologyCache(),
 	}
-	nodes := l.Informers.Core().V1().Nodes()
-	c.reconciler = endpointslice.NewReconciler(l.Client, nodes.Lister(), perSlice, c.tracker,
+	nodes := l.Informer(&corev1.Node{})
+	c.reconciler = endpointslice.NewReconciler(l.Client,
+		corelisters.NewNodeLister(nodes.GetIndexer()), perSlice, c.tracker,
 		c.topology, l.Recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
-		loop.On(c.Services, c.serviceChanged), c.Pods(), loop.On(nodes.Informer(), c.nodeChanged),
-		loop.On(l.Informers.Discovery().V1().EndpointSlices().Informer(), c.sliceChanged),
+		loop.On(c.Services, c.serviceChanged), c.Pods(), loop.On(nodes, c.nodeChanged),
+		loop.On(l.Informer(&discoveryv1.EndpointSlice{}), c.sliceChanged),
 	}}
 }
 
@@ -85,7 +88,7 @@ func (c *controller) nodeChanged(old, node *corev1.Node) {
 		old.Status.Allocatable.Cpu().Equal(*node.Status.Allocatable.Cpu()) {
 		return
 	}
-	nodes, err := c.Informers.Core().V1().Nodes().Lister().List(labels.Everything())
+	nodes, err := corelisters.NewNodeLister(c.Indexer(&corev1.Node{})).List(labels.Everything())
 	if err != nil {
 		return // a cache does not fail
 	}
@@ -95,7 +98,7 @@ func (c *controller) nodeChanged(old, node *corev1.Node) {
 	}
 	if old == nil {
 		// Pods on a node that did not exist before may be published now.
-		for _, pod := range pods.OnNode(c.Informers.Core().V1().Pods().Lister(), node.Name) {
+		for _, pod := range pods.OnNode(corelisters.NewPodLister(c.Indexer(&corev1.Pod{})), node.Name) {
 			c.PodChanged(nil, pod)
 		}
 	}
@@ -162,7 +165,7 @@ func (c *controller) sync(ctx context.Context, key string) (time.Duration, error
 	if err != nil {
 		return 0, err
 	}
-	existing, err := c.Informers.Discovery().V1().EndpointSlices().Lister().
+	existing, err := discoverylisters.NewEndpointSliceLister(c.Indexer(&discoveryv1.EndpointSlice{})).
 		EndpointSlices(name.Namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: name.Name, discoveryv1.LabelManagedBy: managedBy,
 	}))
@@ -187,14 +190,13 @@ func (c *controller) sync(ctx context.Context, key string) (time.Duration, error
 // pods returns the pods of a service. Those of a node that does not exist are left out until it
 // does, unless even pods that are not ready are published.
 func (c *controller) pods(service *corev1.Service) ([]*corev1.Pod, error) {
-	core := c.Informers.Core().V1()
-	pods, err := core.Pods().Lister().Pods(service.Namespace).
+	pods, err := corelisters.NewPodLister(c.Indexer(&corev1.Pod{})).Pods(service.Namespace).
 		List(labels.Set(service.Spec.Selector).AsSelectorPreValidated())
 	if err != nil || service.Spec.PublishNotReadyAddresses {
 		return pods, err
 	}
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
-		_, err := core.Nodes().Lister().Get(pod.Spec.NodeName)
+		_, err := corelisters.NewNodeLister(c.Indexer(&corev1.Node{})).Get(pod.Spec.NodeName)
 		return apierrors.IsNotFound(err)
 	}), nil
 }

@@ -47,10 +47,9 @@ type controller struct {
 }
 
 func begin(l *loop.Controller, address netip.Addr) loop.Work {
-	shared := l.Informers.Networking().V1()
 	c := &controller{
-		Controller: l, ingresses: shared.Ingresses().Informer(),
-		classes: shared.IngressClasses().Informer(), address: address.String(),
+		Controller: l, ingresses: l.Informer(&networkingv1.Ingress{}),
+		classes: l.Informer(&networkingv1.IngressClass{}), address: address.String(),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
 		loop.Keys(c.ingresses, c.Enqueue),

@@ -84,7 +84,7 @@ type controller struct {
 
 func begin(l *loop.Controller, r Range) loop.Work {
 	c := &controller{
-		Controller: l, services: l.Informers.Core().V1().Services().Informer(), addrs: r,
+		Controller: l, services: l.Informer(&corev1.Service{}), addrs: r,
 		given: map[string]netip.Addr{}, taken: map[netip.Addr]string{}, waiting: map[string]bool{},
 		next: r.Shared().Next(),
 	}

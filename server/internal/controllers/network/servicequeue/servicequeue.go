@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/endpointslice/util"
 
@@ -28,7 +29,7 @@ type Queue struct {
 // New returns a queue for a loop.
 func New(c *loop.Controller) *Queue {
 	return &Queue{
-		Controller: c, Services: c.Informers.Core().V1().Services().Informer(),
+		Controller: c, Services: c.Informer(&corev1.Service{}),
 		last: map[string]time.Time{},
 	}
 }
@@ -36,7 +37,7 @@ func New(c *loop.Controller) *Queue {
 // Pods returns the watch of pods. It adds the Services whose endpoints follow from a pod, before or
 // after a change.
 func (q *Queue) Pods() loop.Watch {
-	return loop.On(q.Informers.Core().V1().Pods().Informer(), q.PodChanged)
+	return loop.On(q.Informer(&corev1.Pod{}), q.PodChanged)
 }
 
 // PodChanged adds the Services whose endpoints follow from a pod, before or after a change. Old is
@@ -50,7 +51,8 @@ func (q *Queue) PodChanged(old, pod *corev1.Pod) {
 	if pod != nil {
 		after = pod
 	}
-	services, err := util.GetServicesToUpdate(q.Informers.Core().V1().Services().Lister(),
+	services, err := util.GetServicesToUpdate(
+		corelisters.NewServiceLister(q.Indexer(&corev1.Service{})),
 		util.GetPodUpdateProjectionKey(before, after))
 	if err != nil {
 		return // only lists of caches, which do not fail

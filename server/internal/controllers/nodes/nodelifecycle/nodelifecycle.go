@@ -71,27 +71,28 @@ type controller struct {
 }
 
 func begin(l *loop.Controller, patience Patience) loop.Work {
-	core := l.Informers.Core().V1()
 	c := &controller{
 		Controller: l, Patience: patience, heard: map[string]sign{},
-		nodes: core.Nodes().Lister(), pods: core.Pods().Lister(),
-		leases: l.Informers.Coordination().V1().Leases().Lister().Leases(corev1.NamespaceNodeLease),
-		zones:  newZones(patience),
+		nodes: corelisters.NewNodeLister(l.Indexer(&corev1.Node{})),
+		pods:  corelisters.NewPodLister(l.Indexer(&corev1.Pod{})),
+		leases: coordinationlisters.NewLeaseLister(l.Indexer(&coordinationv1.Lease{})).
+			Leases(corev1.NamespaceNodeLease),
+		zones: newZones(patience),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
-		loop.On(core.Nodes().Informer(), func(old, n *corev1.Node) {
+		loop.On(l.Informer(&corev1.Node{}), func(old, n *corev1.Node) {
 			if n == nil {
 				c.nodeGone(old)
 			} else {
 				c.nodeSeen(n)
 			}
 		}),
-		loop.On(core.Pods().Informer(), func(_, p *corev1.Pod) {
+		loop.On(l.Informer(&corev1.Pod{}), func(_, p *corev1.Pod) {
 			if p != nil {
 				c.podSeen(p)
 			}
 		}),
-		loop.On(l.Informers.Coordination().V1().Leases().Informer(),
+		loop.On(l.Informer(&coordinationv1.Lease{}),
 			func(_, l *coordinationv1.Lease) {
 				if l != nil {
 					c.leaseSeen(l)

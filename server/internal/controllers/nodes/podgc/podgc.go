@@ -52,14 +52,15 @@ func Within(limits Limits) loop.Loop {
 		Workload: true, Workers: 4,
 		After: []schema.GroupResource{corev1.Resource("pods")},
 		Begin: func(l *loop.Controller) loop.Work {
-			core := l.Informers.Core().V1()
 			c := &controller{
-				Controller: l, Limits: limits, pods: core.Pods().Lister(), nodes: core.Nodes().Lister(),
+				Controller: l, Limits: limits,
+				pods:  corelisters.NewPodLister(l.Indexer(&corev1.Pod{})),
+				nodes: corelisters.NewNodeLister(l.Indexer(&corev1.Node{})),
 			}
 			c.Add(count)
 			return loop.Work{Sync: c.sync, Watches: []loop.Watch{
-				loop.On(core.Pods().Informer(), c.podChanged),
-				loop.On(core.Nodes().Informer(), c.nodeChanged),
+				loop.On(l.Informer(&corev1.Pod{}), c.podChanged),
+				loop.On(l.Informer(&corev1.Node{}), c.nodeChanged),
 			}}
 		},
 	}

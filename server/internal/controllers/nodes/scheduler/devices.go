@@ -55,20 +55,19 @@ func (c classes) List() ([]*resourcev1.DeviceClass, error) {
 func (c classes) Get(name string) (*resourcev1.DeviceClass, error) { return c.lister.Get(name) }
 
 func (r *run) watchDevices(ctx context.Context) error {
-	resources := r.Informers.Resource().V1()
 	if err := r.watch(ctx,
-		loop.On(resources.ResourceClaims().Informer(), r.deviceClaimChanged),
-		r.notify(resources.ResourceSlices().Informer(), devicesChanged),
-		r.notify(resources.DeviceClasses().Informer(), devicesChanged),
+		loop.On(r.Informer(&resourcev1.ResourceClaim{}), r.deviceClaimChanged),
+		r.notify(r.Informer(&resourcev1.ResourceSlice{}), devicesChanged),
+		r.notify(r.Informer(&resourcev1.DeviceClass{}), devicesChanged),
 	); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.devices = &devices{
-		claims:    resources.ResourceClaims().Lister(),
-		slices:    resources.ResourceSlices().Lister(),
-		classes:   classes{resources.DeviceClasses().Lister()},
+		claims:    resourcelisters.NewResourceClaimLister(r.Indexer(&resourcev1.ResourceClaim{})),
+		slices:    resourcelisters.NewResourceSliceLister(r.Indexer(&resourcev1.ResourceSlice{})),
+		classes:   classes{resourcelisters.NewDeviceClassLister(r.Indexer(&resourcev1.DeviceClass{}))},
 		selectors: cel.NewCache(maxSelectors, cel.Features{EnableConsumableCapacity: true}),
 		allocated: map[types.UID]*resourcev1.AllocationResult{},
 	}

@@ -7,10 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
 
 	"golang.org/x/sync/errgroup"
 
@@ -45,10 +47,9 @@ func Loop(limits Limits) loop.Loop {
 		After: []schema.GroupResource{corev1.Resource("pods")},
 		Begin: func(c *loop.Controller) loop.Work {
 			r := newRun(c, limits)
-			core := c.Informers.Core().V1()
 			return loop.Work{Run: r.run, End: r.stop, Watches: []loop.Watch{
-				loop.On(core.Nodes().Informer(), r.nodeChanged),
-				loop.On(core.Pods().Informer(), r.podChanged),
+				loop.On(c.Informer(&corev1.Node{}), r.nodeChanged),
+				loop.On(c.Informer(&corev1.Pod{}), r.podChanged),
 			}}
 		},
 	}
@@ -156,44 +157,43 @@ func (r *run) prepare(ctx context.Context, p *queued) error {
 		}
 	}
 	if selecting && r.namespaces == nil {
-		namespaces := r.Informers.Core().V1().Namespaces()
-		if err := r.watch(ctx, r.notify(namespaces.Informer(), namespacesChanged)); err != nil {
+		namespaces := r.Informer(&corev1.Namespace{})
+		if err := r.watch(ctx, r.notify(namespaces, namespacesChanged)); err != nil {
 			return err
 		}
 		r.mu.Lock()
-		r.namespaces = namespaces.Lister()
+		r.namespaces = corelisters.NewNamespaceLister(namespaces.GetIndexer())
 		r.mu.Unlock()
 	}
 	return nil
 }
 
 func (r *run) watchVolumes(ctx context.Context) error {
-	core, storage := r.Informers.Core().V1(), r.Informers.Storage().V1()
 	if err := r.watch(ctx,
-		r.notify(core.PersistentVolumeClaims().Informer(), volumesChanged),
-		r.notify(core.PersistentVolumes().Informer(), volumesChanged),
-		r.notify(storage.StorageClasses().Informer(), volumesChanged),
+		r.notify(r.Informer(&corev1.PersistentVolumeClaim{}), volumesChanged),
+		r.notify(r.Informer(&corev1.PersistentVolume{}), volumesChanged),
+		r.notify(r.Informer(&storagev1.StorageClass{}), volumesChanged),
 	); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.volumes = &volumes{
-		claims:  core.PersistentVolumeClaims().Lister(),
-		volumes: core.PersistentVolumes().Lister(),
-		classes: storage.StorageClasses().Lister(),
+		claims:  corelisters.NewPersistentVolumeClaimLister(r.Indexer(&corev1.PersistentVolumeClaim{})),
+		volumes: corelisters.NewPersistentVolumeLister(r.Indexer(&corev1.PersistentVolume{})),
+		classes: storagelisters.NewStorageClassLister(r.Indexer(&storagev1.StorageClass{})),
 	}
 	return nil
 }
 
 func (r *run) watchBudgets(ctx context.Context) error {
-	budgets := r.Informers.Policy().V1().PodDisruptionBudgets()
-	if err := r.watch(ctx, loop.Watch{Informer: budgets.Informer()}); err != nil {
+	budgets := r.Informer(&policyv1.PodDisruptionBudget{})
+	if err := r.watch(ctx, loop.Watch{Informer: budgets}); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.budgets = budgets.Lister()
+	r.budgets = policylisters.NewPodDisruptionBudgetLister(budgets.GetIndexer())
 	return nil
 }
 

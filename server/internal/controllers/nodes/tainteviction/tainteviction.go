@@ -42,10 +42,14 @@ type controller struct {
 }
 
 func begin(l *loop.Controller) loop.Work {
-	core := l.Informers.Core().V1()
-	c := &controller{Controller: l, pods: core.Pods().Lister(), nodes: core.Nodes().Lister()}
+	c := &controller{
+		Controller: l,
+		pods:       corelisters.NewPodLister(l.Indexer(&corev1.Pod{})),
+		nodes:      corelisters.NewNodeLister(l.Indexer(&corev1.Node{})),
+	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
-		loop.On(core.Pods().Informer(), c.podChanged), loop.On(core.Nodes().Informer(), c.nodeChanged),
+		loop.On(l.Informer(&corev1.Pod{}), c.podChanged),
+		loop.On(l.Informer(&corev1.Node{}), c.nodeChanged),
 	}}
 }
 

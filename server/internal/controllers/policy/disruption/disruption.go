@@ -42,8 +42,8 @@ type controller struct {
 
 func begin(l *loop.Controller) loop.Work {
 	c := &controller{
-		l, l.Informers.Policy().V1().PodDisruptionBudgets().Informer(),
-		l.Informers.Core().V1().Pods().Informer(),
+		l, l.Informer(&policyv1.PodDisruptionBudget{}),
+		l.Informer(&corev1.Pod{}),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
 		loop.On(c.budgets, func(_, b *policyv1.PodDisruptionBudget) {

@@ -71,16 +71,15 @@ func (c *controller) find(
 		return nil, err
 	}
 	key := namespace + "/" + ref.Name
-	apps := c.Informers.Apps().V1()
 	switch (schema.GroupKind{Group: gv.Group, Kind: ref.Kind}) {
 	case schema.GroupKind{Kind: "ReplicationController"}:
-		return lookUp(ctx, c, c.Informers.Core().V1().ReplicationControllers().Informer(), key, ref,
+		return lookUp(ctx, c, c.Informer(&corev1.ReplicationController{}), key, ref,
 			func(r *corev1.ReplicationController) *int32 { return r.Spec.Replicas })
 	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
-		return lookUp(ctx, c, apps.StatefulSets().Informer(), key, ref,
+		return lookUp(ctx, c, c.Informer(&appsv1.StatefulSet{}), key, ref,
 			func(s *appsv1.StatefulSet) *int32 { return s.Spec.Replicas })
 	case schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
-		set, err := lookUp(ctx, c, apps.ReplicaSets().Informer(), key, ref,
+		set, err := lookUp(ctx, c, c.Informer(&appsv1.ReplicaSet{}), key, ref,
 			func(s *appsv1.ReplicaSet) *int32 { return s.Spec.Replicas })
 		if err != nil || set == nil {
 			return nil, err
@@ -89,7 +88,7 @@ func (c *controller) find(
 		if above == nil || above.Kind != "Deployment" || !strings.HasPrefix(above.APIVersion, "apps/") {
 			return set, nil
 		}
-		return lookUp(ctx, c, apps.Deployments().Informer(), namespace+"/"+above.Name, above,
+		return lookUp(ctx, c, c.Informer(&appsv1.Deployment{}), namespace+"/"+above.Name, above,
 			func(d *appsv1.Deployment) *int32 { return d.Spec.Replicas })
 	}
 	return c.findScaled(ctx, namespace, ref)

@@ -38,8 +38,7 @@ type controller struct {
 }
 
 func begin(l *loop.Controller) loop.Work {
-	core := l.Informers.Core().V1()
-	c := &controller{l, core.Pods().Informer(), core.PersistentVolumeClaims().Informer()}
+	c := &controller{l, l.Informer(&corev1.Pod{}), l.Informer(&corev1.PersistentVolumeClaim{})}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
 		loop.On(c.pods, func(old, p *corev1.Pod) {
 			if p != nil && (old == nil || old.UID != p.UID) && // the volumes of a pod never change

@@ -5,9 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/utils/ptr"
 
@@ -24,12 +24,11 @@ func Claims() loop.Loop {
 		Purpose: "keeps deleted PersistentVolumeClaims while pods use them",
 		After:   []schema.GroupResource{corev1.Resource("persistentvolumeclaims")},
 		Begin: begin(func(c *loop.Controller) protection[*corev1.PersistentVolumeClaim] {
-			core := c.Informers.Core().V1()
 			return protection[*corev1.PersistentVolumeClaim]{
 				resource:  corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
 				finalizer: "kubernetes.io/pvc-protection",
-				objects:   core.PersistentVolumeClaims().Informer(),
-				users:     []func() cache.SharedIndexInformer{core.Pods().Informer},
+				objects:   c.Informer(&corev1.PersistentVolumeClaim{}),
+				users:     []runtime.Object{&corev1.Pod{}},
 				used: func(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
 					return claimUsed(ctx, c.Client, claim)
 				},

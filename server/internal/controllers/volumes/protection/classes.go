@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
@@ -25,14 +25,11 @@ func Classes() loop.Loop {
 		Purpose: "keeps deleted VolumeAttributesClasses while they are in use",
 		After:   []schema.GroupResource{storagev1.Resource("volumeattributesclasses")},
 		Begin: begin(func(c *loop.Controller) protection[*storagev1.VolumeAttributesClass] {
-			core := c.Informers.Core().V1()
 			return protection[*storagev1.VolumeAttributesClass]{
 				resource:  storagev1.SchemeGroupVersion.WithResource("volumeattributesclasses"),
 				finalizer: "kubernetes.io/vac-protection",
-				objects:   c.Informers.Storage().V1().VolumeAttributesClasses().Informer(),
-				users: []func() cache.SharedIndexInformer{
-					core.PersistentVolumeClaims().Informer, core.PersistentVolumes().Informer,
-				},
+				objects:   c.Informer(&storagev1.VolumeAttributesClass{}),
+				users:     []runtime.Object{&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}},
 				used: func(ctx context.Context, class *storagev1.VolumeAttributesClass) (bool, error) {
 					return classUsed(ctx, c.Client, class.Name)
 				},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -20,9 +21,9 @@ type protection[T metav1.Object] struct {
 	resource  schema.GroupVersionResource
 	finalizer string
 	objects   cache.SharedIndexInformer
-	// users return the informers of the objects that may use a protected object. Informers that exist
+	// users are examples of the kinds whose objects may use a protected object. Informers that exist
 	// are started. It is empty if the protected object itself says whether it is used.
-	users []func() cache.SharedIndexInformer
+	users []runtime.Object
 	used  func(ctx context.Context, obj T) (bool, error)
 }
 
@@ -103,7 +104,7 @@ func (c *controller[T]) watchUsers(ctx context.Context) error {
 		}
 	}
 	for _, users := range c.users {
-		if err := c.Watch(loop.Watch{Informer: users(), Handler: cache.ResourceEventHandlerFuncs{
+		if err := c.Watch(loop.Watch{Informer: c.Informer(users), Handler: cache.ResourceEventHandlerFuncs{
 			UpdateFunc: func(_, obj any) { again(obj) }, DeleteFunc: again,
 		}}); err != nil {
 			return err

@@ -23,7 +23,7 @@ func Volumes() loop.Loop {
 			return protection[*corev1.PersistentVolume]{
 				resource:  corev1.SchemeGroupVersion.WithResource("persistentvolumes"),
 				finalizer: "kubernetes.io/pv-protection",
-				objects:   c.Informers.Core().V1().PersistentVolumes().Informer(),
+				objects:   c.Informer(&corev1.PersistentVolume{}),
 				used: func(_ context.Context, volume *corev1.PersistentVolume) (bool, error) {
 					return volume.Status.Phase == corev1.VolumeBound, nil
 				},

@@ -47,16 +47,20 @@ type controller struct {
 }
 
 func begin(l *loop.Controller) loop.Work {
-	pods, claims := l.Informers.Core().V1().Pods(), l.Informers.Resource().V1().ResourceClaims()
-	templates := l.Informers.Resource().V1().ResourceClaimTemplates()
+	pods := l.Informer(&corev1.Pod{})
+	claims := l.Informer(&resourcev1.ResourceClaim{})
+	templates := l.Informer(&resourcev1.ResourceClaimTemplate{})
 	c := &controller{
-		Controller: l, pods: pods.Lister(), claims: claims.Lister(), templates: templates.Lister(),
+		Controller: l,
+		pods:       corelisters.NewPodLister(pods.GetIndexer()),
+		claims:     resourcelisters.NewResourceClaimLister(claims.GetIndexer()),
+		templates:  resourcelisters.NewResourceClaimTemplateLister(templates.GetIndexer()),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
-		loop.On(pods.Informer(), c.podChanged),
-		loop.On(claims.Informer(), c.claimChanged),
+		loop.On(pods, c.podChanged),
+		loop.On(claims, c.claimChanged),
 		// A pod may be older than its template.
-		loop.On(templates.Informer(), func(_, t *resourcev1.ResourceClaimTemplate) {
+		loop.On(templates, func(_, t *resourcev1.ResourceClaimTemplate) {
 			if t != nil {
 				c.addPods(t.Namespace)
 			}

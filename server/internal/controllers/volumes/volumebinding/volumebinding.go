@@ -65,16 +65,18 @@ type controller struct {
 }
 
 func begin(l *loop.Controller) loop.Work {
-	core, classes := l.Informers.Core().V1(), l.Informers.Storage().V1().StorageClasses()
+	classes := l.Informer(&storagev1.StorageClass{})
 	c := &controller{
-		Controller: l, claims: core.PersistentVolumeClaims().Lister(),
-		volumes: core.PersistentVolumes().Lister(), classes: classes.Lister(),
-		told: map[string]string{},
+		Controller: l,
+		claims:     corelisters.NewPersistentVolumeClaimLister(l.Indexer(&corev1.PersistentVolumeClaim{})),
+		volumes:    corelisters.NewPersistentVolumeLister(l.Indexer(&corev1.PersistentVolume{})),
+		classes:    storagelisters.NewStorageClassLister(classes.GetIndexer()),
+		told:       map[string]string{},
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
-		loop.On(core.PersistentVolumeClaims().Informer(), c.claimChanged),
-		loop.On(core.PersistentVolumes().Informer(), c.volumeChanged),
-		loop.On(classes.Informer(), func(_, class *storagev1.StorageClass) {
+		loop.On(l.Informer(&corev1.PersistentVolumeClaim{}), c.claimChanged),
+		loop.On(l.Informer(&corev1.PersistentVolume{}), c.volumeChanged),
+		loop.On(classes, func(_, class *storagev1.StorageClass) {
 			if class != nil {
 				c.addUnbound()
 			}
