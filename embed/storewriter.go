@@ -144,8 +144,8 @@ type unended struct{ mvcc.TxnWrite }
 func (unended) End() {}
 
 // leases looks up leases in the transaction that has locked the store. It must not ask the member,
-// which locks the store for reading a second time: a snapshot or a compaction may be waiting to lock
-// it for writing.
+// which would lock the store for reading once more: a snapshot or a compaction may be waiting to
+// lock it for writing.
 type leases struct {
 	lease.Lessor // nil: a transaction only looks leases up
 	backend      backend.Backend

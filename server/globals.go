@@ -24,8 +24,8 @@ import (
 func setFeatureGates(gates map[string]bool) error {
 	registered := registeredGates()
 	if registered[features.ListFromCacheSnapshot].Default {
-		// With this gate, a watch cache copies a part of its tree with each event, to serve lists at
-		// old revisions. Such lists are read from etcd here, so a gate that is not set is off.
+		// With this gate, a watch cache copies a part of its tree with each event, to serve lists
+		// at old revisions. Here such lists are read from etcd, so the gate is off unless it is set.
 		err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(
 			features.ListFromCacheSnapshot, false)
 		if err != nil {

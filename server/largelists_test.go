@@ -43,7 +43,8 @@ func TestLargeListsAreConsistent(t *testing.T) {
 		return len(list.Items)
 	}
 	isCached := func() bool {
-		return slices.Contains(up(s, "the test").storage.Cached(), schema.GroupResource{Resource: "secrets"})
+		return slices.Contains(up(s, "the test").storage.Cached(),
+			schema.GroupResource{Resource: "secrets"})
 	}
 	const large = 500
 	for i := range large - 1 {
@@ -111,7 +112,7 @@ func TestPagesOfALongList(t *testing.T) {
 	for i := range long {
 		create(fmt.Sprintf("s-%d", i))
 	}
-	for round := range 3 { // etcd counts the keys for the first page; later ones are counted otherwise
+	for round := range 3 { // etcd itself counts the keys for the first page only
 		names := map[string]bool{}
 		for token := ""; ; {
 			page, err := secrets.List(t.Context(), metav1.ListOptions{Limit: limit, Continue: token})

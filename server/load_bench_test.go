@@ -199,8 +199,8 @@ func BenchmarkList(b *testing.B) {
 	reportMedian(b, "list-ms", took)
 }
 
-// BenchmarkManyObjects measures lists of many objects of a kind that is watched: of a page of 500, of
-// all objects in such pages, and of the hundredth part that a label selects.
+// BenchmarkManyObjects measures lists of many objects of a kind that is watched: of a page of 500,
+// of all objects in such pages, and of the hundredth part that a label selects.
 func BenchmarkManyObjects(b *testing.B) {
 	for _, n := range []int{4000, 32_000} {
 		b.Run(fmt.Sprintf("objects=%d", n), func(b *testing.B) { benchmarkManyObjects(b, n) })

@@ -10,9 +10,9 @@ import (
 
 type schemaProps = apiextensionsv1.JSONSchemaProps
 
-// sharer makes equal parts of CRDs' schemas one in memory. A decoded schema takes four times as much
-// as its JSON, and much of it is there more than once: in the versions of a CRD, in those of its
-// fields that have the same type, and in the CRDs that embed the same types, such as those of pods.
+// sharer makes equal parts of CRDs' schemas one in memory. A decoded schema takes four times as
+// much as its JSON, and much of it is there more than once: in the versions of a CRD, in fields of
+// the same type, and in CRDs that embed the same types, such as those of pods.
 type sharer struct {
 	seed maphash.Seed
 
@@ -22,7 +22,8 @@ type sharer struct {
 	count int
 }
 
-// partsKept limits the parts that are looked for. They stay in memory though their CRDs have changed.
+// partsKept limits the parts that are remembered. They stay in memory though their CRDs have
+// changed.
 const partsKept = 50_000
 
 func newSharer() *sharer {

@@ -44,7 +44,8 @@ func (s *cachedOnWatch) count(ctx context.Context, key string) (int64, error) {
 			return n, nil
 		}
 	}
-	found, err := s.backend.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	found, err := s.backend.client.KV.Get(ctx, prefix, clientv3.WithPrefix(),
+		clientv3.WithCountOnly())
 	if err != nil {
 		return 0, err
 	}

@@ -98,8 +98,8 @@ type counter struct {
 	mu       sync.Mutex
 	keys     sortedKeys
 	revision int64 // of the keys; 0 until they have been read
-	// changes are the latest ones, in their order, after which there were other keys. They tell what
-	// the keys were at each revision from oldest on.
+	// changes are the latest creations and deletions, in their order. They tell what the keys were
+	// at each revision from oldest on.
 	changes []keyChange
 	oldest  int64
 	reached chan struct{} // closed by the next change of revision, if somebody waits for it
@@ -259,8 +259,9 @@ func (c *counter) run(ctx context.Context) {
 func (c *counter) read(ctx context.Context) (revision int64, err error) {
 	var keys sortedKeys
 	for from := c.prefix; ; {
-		read, err := c.counters.client.Get(ctx, from, clientv3.WithKeysOnly(), clientv3.WithLimit(keysRead),
-			clientv3.WithRange(clientv3.GetPrefixRangeEnd(c.prefix)), clientv3.WithRev(revision))
+		read, err := c.counters.client.Get(ctx, from, clientv3.WithKeysOnly(),
+			clientv3.WithRange(clientv3.GetPrefixRangeEnd(c.prefix)), clientv3.WithLimit(keysRead),
+			clientv3.WithRev(revision))
 		if err != nil {
 			return 0, err
 		}
