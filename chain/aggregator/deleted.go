@@ -31,7 +31,9 @@ func recreateDeleted(
 			}
 		},
 	})
-	if err != nil {
+	// A start that is interrupted may have stopped the informer. The error of a hook would end the
+	// process.
+	if err != nil && !services.Informer().IsStopped() {
 		return fmt.Errorf("watch APIServices: %w", err)
 	}
 	return nil
