@@ -104,6 +104,9 @@ func testWidths(t *testing.T, b *browser, s *server.Server) {
 				p.until(screen.until)
 				p.fits()
 				p.whole()
+				if screen.view == "chain?loops=1" && width == 390 {
+					p.titles()
+				}
 				p.accessible(axe)
 				background := eval[string](p, "getComputedStyle(document.body).backgroundColor")
 				if dark != (background == "rgb(20, 24, 30)") {
@@ -122,6 +125,20 @@ func testWidths(t *testing.T, b *browser, s *server.Server) {
 				p.close()
 			}
 		}
+	}
+}
+
+// titles gives a request paths of many lengths, of which each breaks at another place.
+func (p *tab) titles() {
+	p.t.Helper()
+	eval[bool](p, `import("/assets/format.js").then(({path}) => {
+		window.retitle = n => document.querySelector("#request h2").replaceChildren(
+			path("/api/v1/namespaces/" + "n".repeat(n) + "-default/pods/web"));
+		return true;
+	})`, awaitPromise)
+	for n := range 24 { // longer words have no room in a line
+		p.run(chromedp.Evaluate(fmt.Sprintf("retitle(%d)", n), nil))
+		p.whole()
 	}
 }
 
