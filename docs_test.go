@@ -21,8 +21,8 @@ import (
 // block matches a code block of a document, of shell commands or of Go.
 var block = regexp.MustCompile("(?ms)^```(sh|go)\n(.*?)^```$")
 
-// TestMain makes the test binary act as the program, so that the shells of documents find it in their
-// PATH: under its own name, and under those of the programs that it replaces for envtest.
+// TestMain makes the test binary act as the program, so that the shells of documents find it in
+// their PATH: under its own name, and under those of the programs that it replaces for envtest.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kinproc": main, "kube-apiserver": main, "etcd": main})
 }
@@ -120,9 +120,9 @@ func copyOfRepository(t *testing.T) string {
 	return dir
 }
 
-// moduleProxy returns the URL of a module proxy that has one version of this module, made of a copy of
-// the repository. The version is named after the content, so that the go command compiles the same
-// content only once. It is removed from the module cache at the end.
+// moduleProxy returns the URL of a module proxy that has one version of this module, made of a copy
+// of the repository. The version is named after the content, so that the go command compiles the
+// same content only once. It is removed from the module cache at the end.
 func moduleProxy(t *testing.T, clone string) string {
 	t.Helper()
 	cache := goCommand(t, ".", "env", "GOMODCACHE")

@@ -21,9 +21,9 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestPicturesOfTour draws the pictures of the walks in docs/tour from traces: the links of the chain
-// are those that a request for an unknown group passes, and those that a request of the walk passes
-// are marked. Flag -update writes the pictures.
+// TestPicturesOfTour draws the pictures of the walks in docs/tour from traces: the links of the
+// chain are those that a request for an unknown group passes, and those that a request of the walk
+// passes are marked. Flag -update writes the pictures.
 func TestPicturesOfTour(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
@@ -138,8 +138,8 @@ type box struct {
 	Served bool
 }
 
-// picture is the chain from left to right, with what happens inside of the server that answers below
-// it.
+// picture is the chain from left to right, with what happens inside of the server that answers
+// below it.
 type picture struct {
 	Width, Height int
 	Boxes, Inside []box

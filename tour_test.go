@@ -14,8 +14,8 @@ import (
 // walk matches a block of shell commands and the block of their output.
 var walk = regexp.MustCompile("(?ms)^```sh\n(.*?)^```\n\n```\n(.*?)^```$")
 
-// TestTour runs the commands of the walks in docs/tour and of docs/history.md, and compares what they
-// print with what the documents say. Flag -update writes it into the documents.
+// TestTour runs the commands of the walks in docs/tour and of docs/history.md, and compares what
+// they print with what the documents say. Flag -update writes it into the documents.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	documents, err := filepath.Glob("docs/tour/[0-9]-*.md")
@@ -81,18 +81,18 @@ const tries = `tries() {
 }
 `
 
-// hasty matches commands that may have to be tried again. On a busy machine, kubectl may ask before a
-// definition has any conditions, and gives up then. It asks once for documents that a new server's
-// registration changes a moment later.
+// hasty matches commands that may have to be tried again. On a busy machine, kubectl may ask before
+// a definition has any conditions, and gives up then. It asks once for documents that a new
+// server's registration changes a moment later.
 var hasty = regexp.MustCompile(
 	`(?m)^.*\bkubectl (wait --for=condition=Established|explain \S+\.spec)`)
 
 // built matches the commands that build the program and run it.
 var built = regexp.MustCompile(`\bgo (run \.|tool kinproc)`)
 
-// runnable returns a document's script as a test runs it: with the program that [TestMain] puts into
-// the PATH, on any port, because the default one may be in use, and with a second try for hasty
-// commands. A script of server/cli runs go run.
+// runnable returns a document's script as a test runs it: with the program that [TestMain] puts
+// into the PATH, on any port, because the default one may be in use, and with a second try for
+// hasty commands. A script of server/cli runs go run.
 func runnable(script string) string {
 	script = built.ReplaceAllString(script, "kinproc")
 	script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")

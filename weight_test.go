@@ -60,7 +60,8 @@ func TestTypesDoNotLeadToInformers(t *testing.T) {
 		}
 		for _, name := range pkg.Scope().Names() {
 			object := pkg.Scope().Lookup(name)
-			if way := wayTo(informers, object.Type(), map[types.Type]bool{}); object.Exported() && way != "" {
+			way := wayTo(informers, object.Type(), map[types.Type]bool{})
+			if object.Exported() && way != "" {
 				t.Errorf("%s.%s leads to types of %s: %s", dir, name, informers, way)
 			}
 		}

@@ -5,6 +5,6 @@
 // The recordings in testdata were made with kube-apiserver v1.36.3 without controllers. make record
 // makes them anew; docs/upgrading.md says from what. The server under test must be empty and run
 // without controllers and without the ServiceAccount admission plugin, and the token's user must be
-// in system:masters. testdata/exceptions.json lists the intended differences, each with a reason. An
-// entry that no longer differs must be removed from that list.
+// in system:masters. testdata/exceptions.json lists the intended differences, each with a reason.
+// An entry that no longer differs must be removed from that list.
 package conformance

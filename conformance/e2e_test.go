@@ -25,8 +25,8 @@ var (
 )
 
 // TestPassesEndToEndSpecs runs the specs of Kubernetes' own end-to-end suite that testdata/e2e.txt
-// lists, against a control plane with three simulated nodes. What is not in the list needs containers
-// or a network.
+// lists, against a control plane with three simulated nodes. What is not in the list needs
+// containers or a network.
 func TestPassesEndToEndSpecs(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/e2e.txt")

@@ -20,9 +20,10 @@ const (
 	openAPIExceptions = "testdata/openapi-exceptions.txt"
 )
 
-// TestOpenAPIAsOfKubeAPIServer compares the OpenAPI documents, v2 and v3, with the recorded documents
-// of a kube-apiserver: the operations of every path, and the fields of every kind with their types.
-// Descriptions are not compared. testdata/openapi-exceptions.txt lists the expected differences.
+// TestOpenAPIAsOfKubeAPIServer compares the OpenAPI documents, v2 and v3, with the recorded
+// documents of a kube-apiserver: the operations of every path, and the fields of every kind with
+// their types. Descriptions are not compared. testdata/openapi-exceptions.txt lists the expected
+// differences.
 func TestOpenAPIAsOfKubeAPIServer(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)

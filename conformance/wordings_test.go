@@ -14,15 +14,16 @@ const wordingsFile = "testdata/wordings.txt"
 
 var updateWordings = flag.Bool("update-wordings", false, "write "+wordingsFile)
 
-// wordings are the causes of refusals whose text differs from the recorded one, by recording. Clients
-// match some texts, so the differences are listed: a new one is a mistake, or is added to the list on
-// purpose.
+// wordings are the causes of refusals whose text differs from the recorded one, by recording.
+// Clients match some texts, so the differences are listed: a new one is a mistake, or is added to
+// the list on purpose.
 type wordings struct {
 	mu    sync.Mutex
 	found map[string][]string
 }
 
-// begin returns the function that notes a difference of a recording that is replayed from the start.
+// begin returns the function that notes a difference of a recording that is replayed from the
+// start.
 func (w *wordings) begin(recording string) func(file, difference string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,8 +21,8 @@ const (
 	// not wait for them, and they would cost CPU time as long as the member runs.
 	tickMillis    = 100
 	electionTicks = 10
-	// The ticks of a member that keeps nothing are rare, so that they cost little when a test lets days
-	// pass. Leases last three ticks at least.
+	// The ticks of a member that keeps nothing are rare, so that they cost little when a test lets
+	// days pass. Leases last three ticks at least.
 	ephemeralTickMillis    = 1000
 	ephemeralElectionTicks = 2
 

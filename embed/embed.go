@@ -21,11 +21,11 @@ import (
 // context has ended.
 const abandonAfter = time.Second
 
-// replayGrace is how many times the member waits for electionRetry between applying the log's entries
-// and requesting an election. etcd compacts its copy of the log as soon as it has applied enough
-// entries, and raft learns of that a moment later. An election that is requested in between makes
-// raft panic because it misses those entries. Waits are counted, because on a busy machine any time
-// may pass while raft gets no turn.
+// replayGrace is how many times the member waits for electionRetry between applying the log's
+// entries and requesting an election. etcd compacts its copy of the log as soon as it has applied
+// enough entries, and raft learns of that a moment later. An election that is requested in between
+// makes raft panic because it misses those entries. Waits are counted, because on a busy machine
+// any time may pass while raft gets no turn.
 const replayGrace = 20
 
 // electionRetry is how long the member waits between requests to itself to become the leader.

@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Past returns the changes from one revision to another, in their order and without previous values.
-// A watch from an old revision reads everything up to now once more for each thousand changes, and
-// nobody can write meanwhile; Past reads only these revisions and locks nobody out. If the first one
-// has been compacted, Past returns the revision of the compaction, like a watch.
+// Past returns the changes from one revision to another, in their order and without previous
+// values. A watch from an old revision reads everything up to now once more for each thousand
+// changes, and nobody can write meanwhile; Past reads only these revisions and locks nobody out. If
+// the first one has been compacted, Past returns the revision of the compaction, like a watch.
 func (w *watcher) Past(
 	ctx context.Context, first, last int64, key string, opts ...clientv3.OpOption,
 ) (events []*clientv3.Event, compacted int64, err error) {

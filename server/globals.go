@@ -19,8 +19,8 @@ import (
 // This file holds the only writes to process-wide variables of the Kubernetes libraries.
 
 // setFeatureGates sets feature gates of the Kubernetes libraries, and registers their metrics and
-// those of flow control, which would race with the first servers of a process otherwise. The feature
-// gates are shared by the whole process.
+// those of flow control, which would race with the first servers of a process otherwise. The
+// feature gates are shared by the whole process.
 func setFeatureGates(gates map[string]bool) error {
 	registered := registeredGates()
 	if registered[features.ListFromCacheSnapshot].Default {

@@ -146,8 +146,8 @@ func (a *availability) watch(
 	return nil
 }
 
-// lastState returns the object that a handler gets or, if an informer has found out from a list that
-// the object was deleted, the last state that it has seen.
+// lastState returns the object that a handler gets or, if an informer has found out from a list
+// that the object was deleted, the last state that it has seen.
 func lastState(obj any) any {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		return unknown.Obj

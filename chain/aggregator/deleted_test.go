@@ -18,7 +18,8 @@ func TestRecreateDeletedAfterTheStop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	services.Informer().RunWithContext(ctx)
-	if err := recreateDeleted(ctx, services, client.ApiregistrationV1().APIServices(), nil); err != nil {
+	err := recreateDeleted(ctx, services, client.ApiregistrationV1().APIServices(), nil)
+	if err != nil {
 		t.Error(err)
 	}
 }

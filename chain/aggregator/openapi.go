@@ -24,15 +24,15 @@ import (
 	"k8s.io/kube-openapi/pkg/openapiconv"
 )
 
-// openAPIRoot is the path of the index of the OpenAPI v3 documents. A document is at the path of its
-// group version below it.
+// openAPIRoot is the path of the index of the OpenAPI v3 documents. A document is at the path of
+// its group version below it.
 const openAPIRoot = "/openapi/v3"
 
-// documents serves the OpenAPI v3 documents of all servers, as kube-aggregator does. Kube-aggregator
-// asks each server of the chain for its index once a second, and an extension API server a second
-// after its APIService was created. Here a request for the index asks the servers of the chain, and
-// an extension API server is asked before its APIService becomes available, so that clients find
-// the documents as soon as they find the kinds.
+// documents serves the OpenAPI v3 documents of all servers, as kube-aggregator does.
+// Kube-aggregator asks each server of the chain for its index once a second, and an extension API
+// server a second after its APIService was created. Here a request for the index asks the servers
+// of the chain, and an extension API server is asked before its APIService becomes available, so
+// that clients find the documents as soon as they find the kinds.
 type documents struct {
 	services apiregistrationlisters.APIServiceLister
 	local    []http.Handler

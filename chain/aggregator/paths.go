@@ -14,8 +14,8 @@ import (
 // that is added to it, so the APIServices that exist when the server starts get small tables: one
 // for each API group.
 //
-// The library adds and removes the paths of other APIServices later, and knows the later table only.
-// A path in another table therefore counts only while its APIService exists.
+// The library adds and removes the paths of other APIServices later, and knows the later table
+// only. A path in another table therefore counts only while its APIService exists.
 type servicePaths struct {
 	later    *mux.PathRecorderMux
 	atStart  sync.Map // of *mux.PathRecorderMux, by group

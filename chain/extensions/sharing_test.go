@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -33,7 +34,7 @@ func same(a, b map[string]schemaProps) bool {
 func TestEqualPropertiesAreShared(t *testing.T) {
 	t.Parallel()
 	const (
-		leaf = `{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string","default":"x"}}}`
+		leaf = `{"type":"object","properties":{"a":{"type":"string"},"b":{"default":"x"}}}`
 		list = `{"type":"array","items":` + leaf + `}`
 		tree = `{"type":"object","properties":{"l":` + list + `,"m":{"additionalProperties":` + leaf +
 			`,"anyOf":[` + leaf + `]}}}`
@@ -74,7 +75,8 @@ func TestDifferentPropertiesAreNotShared(t *testing.T) {
 	t.Parallel()
 	schema := func(property string) string { return `{"properties":{"a":` + property + `}}` }
 	properties := []string{
-		`{}`, `{"type":"string"}`, `{"type":"string","description":"d"}`, `{"type":"string","default":""}`,
+		`{}`, `{"type":"string"}`, `{"type":"string","description":"d"}`,
+		`{"type":"string","default":""}`,
 		`{"maxLength":1}`, `{"maxLength":2}`, `{"nullable":true}`,
 		`{"not":{"type":"string"}}`, `{"not":{}}`, `{"items":{"type":"string"}}`, `{"items":{}}`,
 		`{"items":[{"type":"string"}]}`, `{"additionalProperties":true}`,
@@ -95,6 +97,21 @@ func TestDifferentPropertiesAreNotShared(t *testing.T) {
 				!reflect.DeepEqual(crd, before) {
 				t.Errorf("%s and %s are shared", a, b)
 			}
+		}
+	}
+}
+
+// What a CRD had before its changes does not stay in memory without a limit, though each change is
+// a single large part.
+func TestPartsAreBounded(t *testing.T) {
+	t.Parallel()
+	s, large := newSharer(), strings.Repeat("x", 1<<10)
+	s.limit = 16 << 10
+	for i := range 100 {
+		schema := fmt.Sprintf(`{"properties":{"a":{"description":"%d %s"}}}`, i, large)
+		s.share(crdWith(t, schema, schema))
+		if n := len(s.parts); n > 17 {
+			t.Fatalf("%d parts of 1 KiB are remembered", n)
 		}
 	}
 }

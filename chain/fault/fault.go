@@ -26,8 +26,8 @@ const Path = "/kinproc/faults"
 // effect.
 const Annotation = "kinproc.dev/fault"
 
-// Rule selects requests. A request must meet all fields that are not empty, so the zero value selects
-// all requests of clients.
+// Rule selects requests. A request must meet all fields that are not empty, so the zero value
+// selects all requests of clients.
 //
 // The control plane calls itself too. Such requests are selected only if User or UserAgent is set,
 // such as the UserAgent "deployment-controller". Requests for [Path] are never selected.
@@ -80,8 +80,8 @@ const (
 	Timeout Action = "timeout"
 	// LoseAnswer carries out the request, and then ends the connection instead of answering.
 	LoseAnswer Action = "lose-answer"
-	// Cut ends the connection before the request has any effect. Over HTTP/2, only the request's stream
-	// is reset; clients in this process get "connection reset by peer".
+	// Cut ends the connection before the request has any effect. Over HTTP/2, only the request's
+	// stream is reset; clients in this process get "connection reset by peer".
 	Cut Action = "cut"
 	// Delay lets the request wait for Effect.Delay first.
 	Delay Action = "delay"
@@ -95,8 +95,9 @@ const (
 	ExpireWatch Action = "expire-watch"
 	// HoldWatch keeps back the events of a watch until the fault is removed.
 	HoldWatch Action = "hold-watch"
-	// Freeze lets reads see the state of Effect.Revision until the fault is removed. It is for get, list
-	// and watch. Watches that are running keep back later events. Extension API servers do not notice.
+	// Freeze lets reads see the state of Effect.Revision until the fault is removed. It is for get,
+	// list and watch. Watches that are running keep back later events. Extension API servers do not
+	// notice.
 	Freeze Action = "freeze"
 	// Behind lets reads see the state as it was Effect.Revisions revisions ago; each change of any
 	// object is a revision. It is for get, list and watch. Watches that are running end. Extension API

@@ -107,8 +107,8 @@ func ParseFollowOptions(query url.Values) (o FollowOptions, err error) {
 }
 
 // Follow calls report for each request that passes through the server's chain, until ctx ends, the
-// server stops, or the connection is lost, which looks the same. Then it returns nil. Report is called by one goroutine; while it runs, requests
-// wait, and are dropped if they become too many.
+// server stops, or the connection is lost, which looks the same. Then it returns nil. Report is
+// called by one goroutine; while it runs, requests wait, and are dropped if they become too many.
 func Follow(
 	ctx context.Context, config *rest.Config, o FollowOptions, report func(Request),
 ) error {

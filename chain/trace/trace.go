@@ -4,8 +4,8 @@
 //
 // A client sets the request header [Header] to any value, and gets the trace in the trailer of the
 // same name: a JSON array of [Step]. The user must be allowed to get the non-resource URL [Path].
-// Those who may get [FollowPath] can follow the requests of all clients. If nobody asks, no trace is
-// recorded.
+// Those who may get [FollowPath] can follow the requests of all clients. If nobody asks, no trace
+// is recorded.
 package trace
 
 import (

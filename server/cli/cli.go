@@ -58,7 +58,8 @@ func Main(args []string) int {
 // untilInterrupted returns a context that the first interrupt cancels. The second interrupt ends
 // the process. SIGTERM and SIGHUP count as the first interrupt but never as the second: SIGTERM
 // because it may come from two calls of kinproc stop, SIGHUP because both the kernel and the shell
-// send it when a terminal closes. SIGHUP is ignored if the parent process ignored it, as nohup does.
+// send it when a terminal closes. SIGHUP is ignored if the parent process ignored it, as nohup
+// does.
 func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
 	gentle := []os.Signal{syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -175,8 +175,8 @@ func (d *development) unregister() error {
 	return extension.Unregister(ctx, d.config, r)
 }
 
-// reachable returns an address with a free port, which restarts keep: the given one, or one of those
-// of this machine from which it reaches the control plane.
+// reachable returns an address with a free port, which restarts keep: the given one, or one of
+// those of this machine from which it reaches the control plane.
 func reachable(listen, controlPlane string) (string, error) {
 	if listen == "" {
 		host, err := localHost(controlPlane)

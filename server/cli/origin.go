@@ -150,7 +150,8 @@ func originKey() ([]byte, error) {
 	return key, err
 }
 
-// makeOriginKey makes the key appear in one step. If another process has been faster, its key stays.
+// makeOriginKey makes the key appear in one step. If another process has been faster, its key
+// stays.
 func makeOriginKey(dir *privateDir) error {
 	key := make([]byte, originKeySize)
 	rand.Read(key)

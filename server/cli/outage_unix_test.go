@@ -118,7 +118,8 @@ func (p *program) has(names []string) {
 	}
 }
 
-// TestEndsWhenItsDirectoryGoes removes, moves or replaces the data directory while the program runs.
+// TestEndsWhenItsDirectoryGoes removes, moves or replaces the data directory while the program
+// runs.
 func TestEndsWhenItsDirectoryGoes(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(from, to string) error{

@@ -104,8 +104,9 @@ func Records(p Persistence) Storage {
 }
 
 // Files stores each object in a JSON file below dir, such as
-// dir/chat.example.com/rooms/default/lobby.json. A write is durable before it is acknowledged. A file
-// that cannot be read keeps the server from starting. One server at a time can use a directory.
+// dir/chat.example.com/rooms/default/lobby.json. A write is durable before it is acknowledged. A
+// file that cannot be read keeps the server from starting. One server at a time can use a
+// directory.
 func Files(dir string) Storage {
 	if dir == "" {
 		return Storage{problems: []error{errors.New("Storage: Files needs the name of a directory")}}

@@ -149,8 +149,8 @@ func WatchHeld() Effect { return Effect{Action: fault.HoldWatch} }
 // written meanwhile.
 func Frozen() Effect { return Effect{Action: fault.Freeze} }
 
-// Behind lets get, list and watch see what was so many revisions ago; each change of any object is a
-// revision.
+// Behind lets get, list and watch see what was so many revisions ago; each change of any object is
+// a revision.
 func Behind(revisions int64) Effect {
 	return Effect{Action: fault.Behind, Revisions: revisions}
 }

@@ -12,9 +12,9 @@ import (
 // process, and so does this.
 var quietKlog = sync.OnceFunc(discardKlog)
 
-// discardKlog makes klog discard what it would write to standard error. It does nothing if a flag of
-// klog is not at its default. A logger that the process sets with klog.SetLogger, earlier or later,
-// is not affected, because klog writes to nothing else then.
+// discardKlog makes klog discard what it would write to standard error. It does nothing if a flag
+// of klog is not at its default. A logger that the process sets with klog.SetLogger, earlier or
+// later, is not affected, because klog writes to nothing else then.
 func discardKlog() {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)

@@ -106,7 +106,8 @@ func (r *recorder) report(t failing, namespace string) *report {
 	return &report{t: t, recorder: r, kept: kept}
 }
 
-// look reads the versions of the test's objects if the test has failed, while the server still runs.
+// look reads the versions of the test's objects if the test has failed, while the server still
+// runs.
 func (p *report) look() {
 	if p == nil || !p.t.Failed() {
 		return

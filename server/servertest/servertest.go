@@ -81,12 +81,12 @@ const (
 // If the test fails and t has the methods Failed and Logf, as a *testing.T has, the latest lines of
 // the control plane's log, the latest versions of the objects in the namespaces that the test has
 // written to, and the latest requests go to Logf. Reads are left out unless they were refused, or
-// the environment variable KINPROC_PRINT_READS is set. Otherwise nothing is printed. Options.Log and
-// Options.AuditBackend replace the log and the requests.
+// the environment variable KINPROC_PRINT_READS is set. Otherwise nothing is printed. Options.Log
+// and Options.AuditBackend replace the log and the requests.
 //
 // The Kubernetes libraries log to klog, which the whole process shares. The first call of Run makes
-// klog discard that, also for other code of the process, unless a flag of klog has been set, such as
-// -v. A logger that is set with klog.SetLogger, before or after, gets everything. To see klog on
+// klog discard that, also for other code of the process, unless a flag of klog has been set, such
+// as -v. A logger that is set with klog.SetLogger, before or after, gets everything. To see klog on
 // standard error, call klog.LogToStderr(true) after Run.
 func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	t.Helper()

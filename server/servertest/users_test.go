@@ -148,8 +148,8 @@ func TestNamespace(t *testing.T) {
 	servertest.Namespace(t, bare) // nobody makes its service account
 }
 
-// A failed test prints the versions of its objects also in a bubble, and says so if its control plane
-// has stopped.
+// A failed test prints the versions of its objects also in a bubble, and says so if its control
+// plane has stopped.
 func TestVersionsOfFailedTest(t *testing.T) {
 	t.Parallel()
 	fail := func(f *fake, stop bool, configure ...func(*server.Options)) {

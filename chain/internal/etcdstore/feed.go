@@ -12,9 +12,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// feed passes every change in etcd on to informers, followers, appearances and lookouts. All of them
-// share one etcd watch, whereas an informer that reads from the API needs a connection, a watch
-// cache and its routes.
+// feed passes every change in etcd on to informers, followers, appearances and lookouts. All of
+// them share one etcd watch, whereas an informer that reads from the API needs a connection, a
+// watch cache and its routes.
 type feed struct {
 	client clientv3.KV
 	watch  clientv3.Watcher

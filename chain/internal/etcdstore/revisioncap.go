@@ -16,8 +16,8 @@ import (
 // RevisionsKept is how many revisions are kept at most where they are kept for long.
 const RevisionsKept = 100_000
 
-// bytesKept is about how many bytes such revisions have together at most. etcd refuses to write when
-// its database has 2 GiB.
+// bytesKept is about how many bytes such revisions have together at most. etcd refuses to write
+// when its database has 2 GiB.
 const bytesKept = 256 << 20
 
 // compactionKey is the key at which the compactors of API servers that share an etcd take turns.
@@ -69,8 +69,8 @@ func (c *revisionCap) reached(revision, bytes int64) {
 	})
 }
 
-// tooLarge returns the revision before which the revisions are too large, or 0. The caller holds the
-// mutex.
+// tooLarge returns the revision before which the revisions are too large, or 0. The caller holds
+// the mutex.
 func (c *revisionCap) tooLarge(revision, bytes int64) (oldest int64) {
 	c.written += bytes
 	if n := len(c.marks); n == 0 || c.written-c.marks[n-1].written > c.bytes/8 {

@@ -139,8 +139,8 @@ func (inProcess) Status(context.Context, string) (*clientv3.StatusResponse, erro
 	return &clientv3.StatusResponse{Version: version.Version}, nil
 }
 
-// Encrypt makes stores transform the objects of each resource before they are written and after they
-// are read. It must be called before the first store is made.
+// Encrypt makes stores transform the objects of each resource before they are written and after
+// they are read. It must be called before the first store is made.
 func (b *Backend) Encrypt(by value.ResourceTransformers) { b.encryption = by }
 
 // Hold keeps all stores alive until Stop, even if their owners destroy them. A server destroys its
@@ -391,8 +391,8 @@ func (s *cachedOnWatch) stop() {
 
 // readerAt returns the store for reads at a resource version. The cache serves reads that accept
 // any version. For the others, the cache would first have to ask etcd how far it is behind, and
-// reading from the etcd in this process is no slower, unless it is a large list; see listLatest. The
-// cache sees no views.
+// reading from the etcd in this process is no slower, unless it is a large list; see listLatest.
+// The cache sees no views.
 func (s *cachedOnWatch) readerAt(
 	ctx context.Context, resourceVersion string,
 ) apistorage.Interface {

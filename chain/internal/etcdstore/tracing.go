@@ -12,8 +12,8 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/writers"
 )
 
-// tracedKV records the etcd round trips of traced requests, and who writes. Reads see the view of their
-// context.
+// tracedKV records the etcd round trips of traced requests, and who writes. Reads see the view of
+// their context.
 type tracedKV struct {
 	clientv3.KV
 	backend *Backend

@@ -99,8 +99,8 @@ func sizeOf(v *history.Version) int {
 	return size
 }
 
-// newest returns the newest selected changes, in order. It begins at the newest one, so that it need
-// not read everything that etcd keeps. It says in found what is missing.
+// newest returns the newest selected changes, in order. It begins at the newest one, so that it
+// need not read everything that etcd keeps. It says in found what is missing.
 func (b *Backend) newest(
 	ctx context.Context, of VersionsOf, found *history.History,
 ) (all []*change, err error) {

@@ -122,7 +122,8 @@ func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d discard) WriteHeader(int)             {}
 func (d discard) Flush()                      {}
 
-// maxBody limits what is read of a body to find the name of an object. It is kube-apiserver's limit.
+// maxBody limits what is read of a body to find the name of an object. It is kube-apiserver's
+// limit.
 const maxBody = 3 << 20
 
 // readName finds the name of the object that a request creates, which is in the body.

@@ -154,7 +154,8 @@ func (d *Deferred) CatchUp(ctx context.Context, changes chain.Changes) error {
 type replacer interface {
 	// remembers returns the kinds of objects that the plugin remembers.
 	remembers() []schema.GroupKind
-	// replace makes a new plugin that takes the place of this one. It returns when the new one is ready.
+	// replace makes a new plugin that takes the place of this one. It returns when the new one is
+	// ready.
 	replace(ctx context.Context) error
 }
 

@@ -73,8 +73,8 @@ func (p *podSecurity) ValidateInitialization() error {
 	return p.delegate.ValidateConfiguration()
 }
 
-// evaluated contains the resources that the plugin evaluates: namespaces, whose labels set the policy,
-// pods, and resources with pod templates.
+// evaluated contains the resources that the plugin evaluates: namespaces, whose labels set the
+// policy, pods, and resources with pod templates.
 var evaluated = map[schema.GroupResource]bool{
 	corev1.Resource("namespaces"): true,
 	pods:                          true,

@@ -123,8 +123,8 @@ func TestHistoryInAnotherEtcd(t *testing.T) {
 	}
 }
 
-// A fork has the history of what it was made from, but nobody knows its writers any more. A reset is
-// a version like any other, without a writer.
+// A fork has the history of what it was made from, but nobody knows its writers any more. A reset
+// is a version like any other, without a writer.
 func TestHistoryOfForkAndReset(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)

@@ -53,8 +53,8 @@ const booleanFlags = ` aggregator-reject-forwarding-redirect contention-profilin
 	permit-address-sharing permit-port-sharing service-account-extend-token-expiration
 	service-account-lookup shutdown-send-retry-after watch-cache `
 
-// AddIneffective adds the flags that change nothing. It appends to given the reasons of those that are
-// given.
+// AddIneffective adds the flags that change nothing. It appends to given the reasons of those that
+// are given.
 func AddIneffective(f *pflag.FlagSet, given *[]string) {
 	add := func(value pflag.Value, name string) {
 		flag := f.VarPF(value, name, "", "")

@@ -1,5 +1,5 @@
-// Package flags has what the flags of a control plane need besides their names: values of their own,
-// lists for the help, and flags of kube-apiserver that change nothing.
+// Package flags has what the flags of a control plane need besides their names: values of their
+// own, lists for the help, and flags of kube-apiserver that change nothing.
 package flags
 
 import (

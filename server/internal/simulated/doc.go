@@ -1,5 +1,5 @@
-// Package simulated has nodes that do a kubelet's part of the API without running anything. They are
-// ready and renew their leases, and the pods that are bound to them start, run and end.
+// Package simulated has nodes that do a kubelet's part of the API without running anything. They
+// are ready and renew their leases, and the pods that are bound to them start, run and end.
 //
 //	nodes, err := simulated.New(simulated.Config{Client: client, Informers: factory, Count: 1})
 //	err = nodes.Run(ctx)

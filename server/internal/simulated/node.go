@@ -68,8 +68,8 @@ func (n *Nodes) syncNode(ctx context.Context, node *node) error {
 	return loop.IgnoreChanged(n.untaint(ctx, wanted))
 }
 
-// patchStatus writes what differs in the status of a node between two versions of it. The rest stays
-// as it is by now: others report there what a kubelet does not know.
+// patchStatus writes what differs in the status of a node between two versions of it. The rest
+// stays as it is by now: others report there what a kubelet does not know.
 func (n *Nodes) patchStatus(ctx context.Context, from, to *corev1.Node) (*corev1.Node, error) {
 	from = from.DeepCopy()
 	from.UID = "" // so that the patch has the UID, and does not apply to another node of that name
@@ -133,8 +133,8 @@ func (n *Nodes) newNode(node *node) *corev1.Node {
 	return created
 }
 
-// setStatus sets the parts of the status that a kubelet keeps up to date. What others have set stays,
-// and as on a kubelet, what they add to the capacity is allocatable.
+// setStatus sets the parts of the status that a kubelet keeps up to date. What others have set
+// stays, and as on a kubelet, what they add to the capacity is allocatable.
 func (n *Nodes) setStatus(of *corev1.Node, node *node) {
 	s := &of.Status
 	if s.Capacity == nil {

@@ -127,8 +127,8 @@ func (m *moment) begins(part string, at time.Time) metav1.Time {
 	return metav1.NewTime(b.says)
 }
 
-// deleted returns when the pod was deleted, as exactly as is known: its deletion timestamp, which is
-// that time plus the grace period, is in seconds.
+// deleted returns when the pod was deleted, as exactly as is known: its deletion timestamp, which
+// is that time plus the grace period, is in seconds.
 func (m *moment) deleted(grace time.Duration) time.Time {
 	const part = "the deletion"
 	says := m.pod.DeletionTimestamp.Time

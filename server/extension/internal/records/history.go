@@ -13,7 +13,8 @@ import (
 )
 
 // longestHistory is how many changes of a resource are kept for watches and for lists of the past,
-// and largestHistory how many bytes of earlier objects. A client that is further behind lists again.
+// and largestHistory how many bytes of earlier objects. A client that is further behind lists
+// again.
 const (
 	longestHistory = 10_000
 	largestHistory = 64 << 20

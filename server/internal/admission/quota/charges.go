@@ -16,8 +16,8 @@ type Charges struct {
 
 type charge struct{ ended atomic.Bool }
 
-// Begin says that a request is about to charge the quotas of a namespace. It ends with ctx, which is
-// that of the request, or when the returned function is called.
+// Begin says that a request is about to charge the quotas of a namespace. It ends with ctx, which
+// is that of the request, or when the returned function is called.
 func (c *Charges) Begin(ctx context.Context, namespace string) (end func()) {
 	began := &charge{}
 	c.mu.Lock()

@@ -18,8 +18,8 @@ const (
 	// firstDelay is the delay after the first failure of a key. It doubles with each further
 	// failure.
 	firstDelay = 5 * time.Millisecond
-	// slowly is how long a call takes whose key is slow the next time. A pass over a large object takes
-	// less.
+	// slowly is how long a call takes whose key is slow the next time. A pass over a large object
+	// takes less.
 	slowly = time.Second
 	// longest is how long a call may take. Its context ends then, so that no object keeps the others
 	// waiting for ever.

@@ -50,7 +50,8 @@ func deploymentCreate(t *testing.T, client kubernetes.Interface, name string) st
 	return name
 }
 
-// deploymentAwaitReplicas waits until a Deployment has as many available pods, and the status says so.
+// deploymentAwaitReplicas waits until a Deployment has as many available pods, and the status says
+// so.
 func deploymentAwaitReplicas(t *testing.T, client kubernetes.Interface, name string, n int) {
 	t.Helper()
 	workloadtest.Until(t, func(ctx context.Context) (complaint string) {

@@ -108,8 +108,8 @@ func extremesParse(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-// extremesNumbers calls visit with the path of each number that value has or, directly in one of its
-// objects, may have by its type. Lists have one element.
+// extremesNumbers calls visit with the path of each number that value has or, directly in one of
+// its objects, may have by its type. Lists have one element.
 func extremesNumbers(
 	t reflect.Type, value any, path []string, visit func(path []string, extremes []any),
 ) {

@@ -51,9 +51,9 @@ func hangingExtension(t *testing.T, s servertest.API, version schema.GroupVersio
 	servertest.APIService(t, s, e, version)
 }
 
-// TestHangingExtension has an extension API server that never answers. The loops go on with what has
-// nothing to do with it, and say what they wait for. That takes seconds, because an extension API
-// server may be slow.
+// TestHangingExtension has an extension API server that never answers. The loops go on with what
+// has nothing to do with it, and say what they wait for. That takes seconds, because an extension
+// API server may be slow.
 func TestHangingExtension(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)

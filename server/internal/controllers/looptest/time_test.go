@@ -40,8 +40,8 @@ func inBubble(
 	inBubbleFrom(t, time.Time{}, test)
 }
 
-// inBubbleFrom is inBubble with a control plane that starts at a time. A bubble begins on January 1,
-// 2000.
+// inBubbleFrom is inBubble with a control plane that starts at a time. A bubble begins on January
+// 1, 2000.
 func inBubbleFrom(
 	t *testing.T, start time.Time,
 	test func(t *testing.T, c kubernetes.Interface, apply func(yaml string)),
@@ -514,8 +514,8 @@ func TestTimeOfWatch(t *testing.T) {
 	})
 }
 
-// An autoscaler adds replicas at once, and removes them when five minutes have passed in which fewer
-// were enough.
+// An autoscaler adds replicas at once, and removes them when five minutes have passed in which
+// fewer were enough.
 func TestTimeOfAutoscaler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 // that time, the expectations of an owner are satisfied without an event.
 const ExpectationTimeout = 10 * time.Second
 
-// expectations are the pods that were created or deleted, which the informer has yet to see as such.
+// expectations are the pods that were created or deleted, which the informer has yet to see as
+// such.
 type expectations struct {
 	mu     sync.Mutex
 	owners map[types.UID]writes

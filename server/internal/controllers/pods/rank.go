@@ -37,8 +37,9 @@ func ForDeletion(pods, related []*corev1.Pod, now time.Time) []*corev1.Pod {
 	return ranked
 }
 
-// Weakest orders pods as the controller of Jobs deletes them: those first that are not assigned, not
-// running or not ready, then those that became ready later, restarted more often, or are younger.
+// Weakest orders pods as the controller of Jobs deletes them: those first that are not assigned,
+// not running or not ready, then those that became ready later, restarted more often, or are
+// younger.
 func Weakest(pods []*corev1.Pod) []*corev1.Pod {
 	ranked := slices.Clone(pods)
 	slices.SortStableFunc(ranked, func(a, b *corev1.Pod) int {

@@ -33,7 +33,8 @@ var (
 )
 
 // lane is where one pod after the other gets devices. There is one lane for all pods and another
-// one for those that the first one could not serve within its limit, so that nobody waits for these.
+// one for those that the first one could not serve within its limit, so that nobody waits for
+// these.
 type lane struct {
 	limit  time.Duration
 	turn   chan struct{} // full while a pod has its turn

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPreemptionInLargeCluster has a full cluster and an important pod that looks at all other pods.
-// Nobody else is scheduled while the victims are chosen.
+// TestPreemptionInLargeCluster has a full cluster and an important pod that looks at all other
+// pods. Nobody else is scheduled while the victims are chosen.
 func TestPreemptionInLargeCluster(t *testing.T) {
 	t.Parallel()
 	const nodes, perNode = 2000, 20
