@@ -10,9 +10,11 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/auth"
@@ -128,7 +130,7 @@ func (b *Bootstrap) Hooks() map[string]func(context.Context) {
 // can remove the policy, webhook or quota only while the server runs. The part is then retried in
 // the background.
 func (b *Bootstrap) run(ctx context.Context, p Part) {
-	err := b.make(ctx, p)
+	err := retry.OnError(retry.DefaultBackoff, overtaken, func() error { return b.make(ctx, p) })
 	switch {
 	case err == nil:
 	case refused(err) && !etcdconn.IsDamaged(b.config.Storage):
@@ -141,6 +143,13 @@ func (b *Bootstrap) run(ctx context.Context, p Part) {
 	}
 }
 
+// overtaken reports whether err means that somebody else has written the same object meanwhile, such
+// as another control plane of the same etcd that starts at the same time.
+func overtaken(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}
+
+// make makes and keeps a part. It can be called again after an error.
 func (b *Bootstrap) make(ctx context.Context, p Part) error {
 	select {
 	case <-b.written:
@@ -153,6 +162,11 @@ func (b *Bootstrap) make(ctx context.Context, p Part) error {
 			return err
 		}
 	}
+	if p.Keep != nil {
+		if err := p.Keep(ctx, b.complete); err != nil {
+			return err
+		}
+	}
 	if p.Every > 0 {
 		b.stopper.Every(p.Every, func(ctx context.Context) {
 			if err := p.Ensure(ctx); err != nil && ctx.Err() == nil {
@@ -160,9 +174,6 @@ func (b *Bootstrap) make(ctx context.Context, p Part) error {
 					"hook", p.Hook)
 			}
 		})
-	}
-	if p.Keep != nil {
-		return p.Keep(ctx, b.complete)
 	}
 	return nil
 }

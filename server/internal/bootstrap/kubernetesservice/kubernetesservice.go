@@ -16,6 +16,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 )
 
 const (
@@ -176,11 +177,14 @@ func (c *Controller) leave(ctx context.Context) error {
 	if err := c.options.Leases.Remove(ctx, c.options.Address.String()); err != nil {
 		return err
 	}
-	holders, err := c.options.Leases.Holders(ctx)
-	if err != nil {
-		return err
-	}
-	return c.publish(ctx, holders)
+	// Other servers may be leaving too.
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		holders, err := c.options.Leases.Holders(ctx)
+		if err != nil {
+			return err
+		}
+		return c.publish(ctx, holders)
+	})
 }
 
 // Reconcile brings the service and its endpoints up to date once. It does not write what is already
