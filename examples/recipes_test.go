@@ -5,16 +5,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
 // The recipes for test runners work, if the runners are there.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	python := []string{"python3", "-m", "unittest"}
-	if exec.Command("python3", "-c", "import pytest, xdist").Run() == nil {
-		python = []string{"python3", "-m", "pytest", "-n", "2"}
+	python := []string{"pytest", "-n", "2"}
+	if exec.Command(python[0], "-n", "2", "--version").Run() != nil {
+		python = []string{"python3", "-m", "unittest"}
 	}
+	maven := slices.Concat([]string{"mvn", "--quiet"}, debianPackages())
 	for name, c := range map[string]struct {
 		prepare, command []string
 	}{
@@ -22,6 +24,10 @@ func TestRecipes(t *testing.T) {
 		"vitest": {
 			prepare: []string{"npm", "install", "--no-audit", "--no-fund", "--silent"},
 			command: []string{"npx", "vitest", "run"},
+		},
+		"junit": {
+			prepare: slices.Concat(maven, []string{"test-compile"}),
+			command: slices.Concat(maven, []string{"test"}),
 		},
 		"cargo": {command: []string{"cargo", "test", "--offline", "--quiet"}},
 	} {
@@ -52,5 +58,27 @@ func TestRecipes(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
+	}
+}
+
+// debianPackages returns the arguments that make Maven use the packages of Debian, if they are
+// installed: junit5, libsurefire-java and the plugins for resources and the compiler.
+func debianPackages() []string {
+	const repository = "/usr/share/maven-repo"
+	version := func(artifact string) string {
+		found, err := filepath.Glob(filepath.Join(repository, artifact, "[0-9]*"))
+		if err != nil || len(found) == 0 {
+			return ""
+		}
+		return filepath.Base(found[len(found)-1])
+	}
+	junit := version("org/junit/jupiter/junit-jupiter")
+	surefire := version("org/apache/maven/plugins/maven-surefire-plugin")
+	if junit == "" || surefire == "" {
+		return nil
+	}
+	return []string{
+		"--offline", "-Dmaven.repo.local=" + repository, "-Djunit.version=" + junit,
+		"-Dsurefire.version=" + surefire,
 	}
 }
