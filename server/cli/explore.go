@@ -42,7 +42,7 @@ Each run has a control plane of its own. Whatever ends differently is a finding.
   kinproc explore --prepare config/crd --act create.sh --act scale.sh -- ./manager
 
 The controller and the scripts find the control plane by the environment variable KUBECONFIG. The
-exit code is 1 if there are findings.`,
+exit code is 1 if there are findings. An interrupt ends the search with a report of what was tried.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("explore takes a program (see kinproc explore --help)")}
@@ -149,10 +149,8 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 		all = all[:o.max]
 	}
 	r, err := o.tryAll(ctx, s, c, lesson, all, begin)
-	if err != nil {
-		return err
-	}
-	if err := r.write(s, o); err != nil {
+	// What was found until an error or an interrupt is reported too.
+	if err := errors.Join(r.write(s, o), err); err != nil {
 		return err
 	}
 	if r.Findings > 0 {
@@ -161,7 +159,7 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 	return nil
 }
 
-// tryAll tries the disturbances.
+// tryAll tries the disturbances. The report has those that were tried before an error.
 func (o *exploreOptions) tryAll(
 	ctx context.Context, s streams, c *programCase, lesson *disturb.Lesson,
 	all []disturb.Disturbance, begin time.Time,
@@ -177,12 +175,17 @@ func (o *exploreOptions) tryAll(
 		workers.Go(func() {
 			for i := range next {
 				d, began := all[i], time.Now()
-				outcome, err := c.try(ctx, d, lesson)
+				try := func() (*disturb.Outcome, error) { return c.try(ctx, d, lesson) }
+				outcome, err := try()
 				if err != nil {
 					cancel(fmt.Errorf("%s: %w", d.Name(), err))
 					continue
 				}
-				result := newExploreResult(d, outcome, lesson.Judge(d, outcome), time.Since(began))
+				found, err := lesson.Judge(d, outcome, try)
+				if err != nil {
+					cancel(fmt.Errorf("%s, second try: %w", d.Name(), err))
+				}
+				result := newExploreResult(d, outcome, found, time.Since(began))
 				mu.Lock()
 				results[i] = result
 				done++
@@ -203,10 +206,7 @@ func (o *exploreOptions) tryAll(
 	}
 	close(next)
 	workers.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return newExploreReport(results, time.Since(begin)), nil
+	return newExploreReport(results, time.Since(begin)), context.Cause(ctx)
 }
 
 // learn prepares the case, and runs it twice undisturbed.
@@ -243,6 +243,9 @@ func (c *programCase) try(
 		outcome, err = c.Run(ctx, session, admin, lesson)
 		return err
 	})
+	if err == nil {
+		err = context.Cause(ctx) // the outcome may be that of an interrupt
+	}
 	return outcome, err
 }
 

@@ -31,6 +31,8 @@ type exploreResult struct {
 	// Happened is false if the controller did not do this time what was to be disturbed.
 	Happened bool     `json:"happened"`
 	Problems []string `json:"problems,omitempty"`
+	// Once is true if a second try had no problem.
+	Once bool `json:"once,omitempty"`
 	// Report is the finding as text. It is empty if there is none.
 	Report string `json:"-"`
 }
@@ -42,7 +44,7 @@ func newExploreResult(
 		Name: d.Name(), What: d.What(), At: d.At.String(), Seconds: took.Seconds(), Happened: o.Fired,
 	}
 	if f != nil {
-		r.Problems, r.Report = f.Problems, f.String()
+		r.Problems, r.Once, r.Report = f.Problems, f.Once, f.String()
 	}
 	return r
 }

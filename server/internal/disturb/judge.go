@@ -118,18 +118,32 @@ func indent(lines []string) string { return "  " + strings.Join(lines, "\n  ") }
 type Finding struct {
 	Disturbance Disturbance
 	Problems    []string
+	// Once is true if a second try had no problem: chance or the load of the machine has a part in it.
+	Once bool
 }
 
-// Judge returns what is wrong with the outcome of a disturbed run, or nil.
-func (l *Lesson) Judge(d Disturbance, o *Outcome) *Finding {
-	problems := o.Problems
-	if !o.endless { // then the end is only that of the run
-		problems = slices.Concat(problems, l.compare(o), o.story)
-	}
+// Judge returns what is wrong with the outcome of a disturbed run, or nil. It calls again for a second
+// try of what is wrong. If that has an error, Judge returns both.
+func (l *Lesson) Judge(d Disturbance, o *Outcome, again func() (*Outcome, error)) (
+	*Finding, error,
+) {
+	problems := l.problems(o)
 	if len(problems) == 0 {
-		return nil
+		return nil, nil
 	}
-	return &Finding{d, problems}
+	found := &Finding{Disturbance: d, Problems: problems}
+	second, err := again()
+	if err == nil {
+		found.Once = len(l.problems(second)) == 0
+	}
+	return found, err
+}
+
+func (l *Lesson) problems(o *Outcome) []string {
+	if o.endless { // then the end is only that of the run
+		return o.Problems
+	}
+	return slices.Concat(o.Problems, l.compare(o), o.story)
 }
 
 // String returns the finding as a report.
@@ -140,6 +154,9 @@ func (f *Finding) String() string {
 	fmt.Fprintf(&b, "  %s: %s%s\n", d.of(), d.At, d.Position)
 	if d.Caller != "" {
 		fmt.Fprintf(&b, "  at: %s\n", d.Caller)
+	}
+	if f.Once {
+		b.WriteString("  A second try went well: it depends on chance, or on the load of the machine.\n")
 	}
 	for _, p := range f.Problems {
 		fmt.Fprintf(&b, "\n%s\n", p)

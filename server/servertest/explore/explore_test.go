@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -233,6 +234,25 @@ func copying(careless bool) explore.Test {
 	}
 }
 
+// A finding that does not happen again says so.
+func TestSecondTry(t *testing.T) {
+	t.Parallel()
+	test := copying(true)
+	var starts atomic.Int32
+	test.Controller = func(ctx context.Context, config *rest.Config) error {
+		// The fourth start is the one after the crash: before it come two undisturbed runs.
+		return copier(starts.Add(1) == 4)(ctx, config)
+	}
+	test.Max = 1
+	for _, f := range explore.Find(t, test) {
+		if !strings.Contains(f.Report, "A second try went well") {
+			t.Errorf("the report does not tell of the second try: %s", f.Report)
+		}
+		return
+	}
+	t.Error("nothing was found")
+}
+
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
@@ -261,9 +281,13 @@ func findCareless(t *testing.T) {
 	if crashed < 0 {
 		t.Fatal("a crash between the two config maps was not found")
 	}
+	report := findings[crashed].Report
 	for _, part := range []string{"- configmaps default/done", "explore_test.go:"} {
-		if !strings.Contains(findings[crashed].Report, part) {
+		if !strings.Contains(report, part) {
 			t.Errorf("the report has no %q", part)
 		}
+	}
+	if strings.Contains(report, "second try") {
+		t.Error("what happens each time is reported as chance")
 	}
 }

@@ -118,11 +118,15 @@ func (e *exploration[T]) disturb(
 	t T, i, n int, d disturb.Disturbance, lesson *disturb.Lesson, report func(T, Finding),
 ) {
 	t.Helper()
-	outcome, err := e.try(t, d, lesson)
+	try := func() (*disturb.Outcome, error) { return e.try(t, d, lesson) }
+	outcome, err := try()
 	if err != nil {
 		t.Fatalf("explore: %v", err)
 	}
-	found := lesson.Judge(d, outcome)
+	found, err := lesson.Judge(d, outcome, try)
+	if err != nil {
+		t.Fatalf("explore: second try: %v", err)
+	}
 	e.mu.Lock()
 	e.tried++
 	if !outcome.Fired {
