@@ -130,7 +130,8 @@ func (b *Bootstrap) Hooks() map[string]func(context.Context) {
 // can remove the policy, webhook or quota only while the server runs. The part is then retried in
 // the background.
 func (b *Bootstrap) run(ctx context.Context, p Part) {
-	err := retry.OnError(retry.DefaultBackoff, overtaken, func() error { return b.make(ctx, p) })
+	attempts := wait.Backoff{Steps: 10, Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5}
+	err := retry.OnError(attempts, overtaken, func() error { return b.make(ctx, p) })
 	switch {
 	case err == nil:
 	case refused(err) && !etcdconn.IsDamaged(b.config.Storage):
