@@ -75,9 +75,8 @@ func testWidths(t *testing.T, b *browser, s *server.Server) {
 		{"home", "", `document.querySelector("#changed li")`},
 		{"chain", "", `parseInt(document.querySelector("#pace").innerText) > 5 &&
 			document.querySelector("#requests tbody a")`},
-		{"chain?loops=1", `[...document.querySelectorAll("#requests tbody a")].at(-1)?.click()`,
-			`document.querySelector("#request .related tr") ||
-			(document.querySelector("#requests tbody a")?.click(), false)`},
+		{"chain?loops=1", "",
+			clicking("#requests tbody a", `document.querySelector("#request .related tr")`)},
 		{"inventory", "", `document.querySelector("#inventory-state").innerText.startsWith("as of")`},
 		{"objects", "", `document.querySelector("#list .row")`},
 		{"objects?resource=events", "", `document.querySelector("#list .row")`},
@@ -87,8 +86,7 @@ func testWidths(t *testing.T, b *browser, s *server.Server) {
 		{web + "&tab=events", "", `document.querySelector(".events li")`},
 		{web + "&tab=history", "", `document.querySelector(".versions li")`},
 		{web + "&tab=tree", "", `document.querySelectorAll(".tree li").length > 3`},
-		{web, "", `document.querySelector("#change").open ||
-			(document.querySelector('[data-key="edit"]')?.click(), false)`},
+		{web, "", clicking(`[data-key="edit"]`, `document.querySelector("#change").open`)},
 		{"search?text=web", "", `document.querySelector("#found li")`},
 		{"try", `document.querySelector("#attempt button").click()`,
 			`document.querySelector("#answer .yaml")`},
@@ -126,6 +124,15 @@ func testWidths(t *testing.T, b *browser, s *server.Server) {
 			}
 		}
 	}
+}
+
+// clicking returns a condition for until that clicks an element, and again after five seconds: what
+// was clicked may be gone, or the page may not have been listening yet.
+func clicking(selector, condition string) string {
+	return fmt.Sprintf(`%s || ((window.clickAgain ?? 0) < performance.now() && (e => {
+			e.click();
+			window.clickAgain = performance.now() + 5000;
+		})(document.querySelector(%q)), false)`, condition, selector)
 }
 
 // titles gives a request paths of many lengths, of which each breaks at another place.
