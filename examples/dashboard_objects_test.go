@@ -1,7 +1,9 @@
 package examples_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -162,6 +164,29 @@ func testHistory(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	k.Run("delete", "configmap", "limits")
 	p.until(`document.querySelector("#object-failed").innerText.startsWith("It is gone")`)
 	p.until(`document.querySelector(".versions .deleted")`)
+	testChangesFit(t, b, k)
+}
+
+// testChangesFit opens the history of changes of many lengths, of which each breaks at another place.
+func testChangesFit(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	create := []string{"create", "configmap", "lengths"}
+	change := map[string]map[string]string{"data": {}}
+	for n := range 24 { // longer words have no room in a line
+		key := strings.Repeat("n", n) + ".lastTransitionTime"
+		create = append(create, "--from-literal="+key+"=1")
+		change["data"][key] = "2"
+	}
+	patch, err := json.Marshal(change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Run(create...)
+	k.Run("patch", "configmap", "lengths", "--type=merge", "--patch="+string(patch))
+	p := b.open(t, "objects?resource=configmaps&inside=default&name=lengths&tab=history", 390, 844,
+		false)
+	p.until(`document.querySelectorAll(".changes li").length > 1`)
+	p.whole()
+	k.Run("delete", "configmap", "lengths")
 }
 
 func testChange(t *testing.T, b *browser, k *kubectl.Kubectl) {

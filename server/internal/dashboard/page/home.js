@@ -86,7 +86,7 @@ function showChanges(changes) {
 				el("a", {href: hash("objects", {group: group.join("."), resource, inside: v.namespace,
 					name: v.name, tab: "history"})}, soft(v.namespace ? `${v.namespace}/${v.name}` : v.name)),
 				el("span", {class: "quiet"}, ` by ${who(v)}`),
-				change ? el("p", {class: "message mono"}, change) : null));
+				change ? el("p", {class: "message mono"}, soft(change)) : null));
 	}) : [el("li", {class: "empty"}, "Nothing but leases and events.")]);
 	$("#changed-more").hidden = list.length <= 60;
 }

@@ -129,7 +129,7 @@ async function historyTab(o) {
 			el("p", {}, el("b", {}, `${i + 1} of ${all.length}`), `: revision ${v.revision}, `,
 				el("span", {class: v.event}, v.event), v.time ? ` at ${clock(v.time)}` : "", ` by ${who(v)}`,
 				v.verb ? el("span", {class: "quiet"}, ` (${v.verb})`) : null),
-			el("ul", {class: "changes"}, ...(v.changes ?? []).map(c => el("li", {}, c))),
+			el("ul", {class: "changes"}, ...(v.changes ?? []).map(c => el("li", {}, soft(c)))),
 			text ?? "");
 		const full = new View(`revision ${v.revision} as YAML`);
 		full.show(v.yaml ?? "");
