@@ -42,7 +42,8 @@ Each run has a control plane of its own. Whatever ends differently is a finding.
   kinproc explore --prepare config/crd --act create.sh --act scale.sh -- ./manager
 
 The controller and the scripts find the control plane by the environment variable KUBECONFIG. The
-exit code is 1 if there are findings. An interrupt ends the search with a report of what was tried.`,
+exit code is 1 if there are findings. An interrupt ends the search with a report of what was
+tried.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("explore takes a program (see kinproc explore --help)")}

@@ -144,8 +144,8 @@ func (b *Bootstrap) run(ctx context.Context, p Part) {
 	}
 }
 
-// overtaken reports whether err means that somebody else has written the same object meanwhile, such
-// as another control plane of the same etcd that starts at the same time.
+// overtaken reports whether err means that somebody else has written the same object meanwhile,
+// such as another control plane of the same etcd that starts at the same time.
 func overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }

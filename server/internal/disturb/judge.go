@@ -118,12 +118,13 @@ func indent(lines []string) string { return "  " + strings.Join(lines, "\n  ") }
 type Finding struct {
 	Disturbance Disturbance
 	Problems    []string
-	// Once is true if a second try had no problem: chance or the load of the machine has a part in it.
+	// Once is true if a second try had no problem: then chance, or the load of the machine, has a part
+	// in it.
 	Once bool
 }
 
-// Judge returns what is wrong with the outcome of a disturbed run, or nil. It calls again for a second
-// try of what is wrong. If that has an error, Judge returns both.
+// Judge returns what is wrong with the outcome of a disturbed run, or nil. It calls again for a
+// second try of what is wrong. If that has an error, Judge returns both.
 func (l *Lesson) Judge(d Disturbance, o *Outcome, again func() (*Outcome, error)) (
 	*Finding, error,
 ) {
