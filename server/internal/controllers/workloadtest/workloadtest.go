@@ -170,7 +170,7 @@ func Must[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
-// Await gets an object until it is as wanted.
+// Await gets an object until it is as wanted. An object that is not there yet is waited for.
 func Await[T any](
 	t testing.TB, what string, get func(context.Context) (T, error), wanted func(T) bool,
 ) T {
@@ -179,6 +179,9 @@ func Await[T any](
 	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
 		func(ctx context.Context) (bool, error) {
 			got, err := get(ctx)
+			if apierrors.IsNotFound(err) {
+				return false, nil
+			}
 			if err != nil {
 				return false, err
 			}
