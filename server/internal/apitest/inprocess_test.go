@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -102,6 +104,19 @@ func TestInProcessPretence(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "jane may impersonate john", func() error {
+		review, err := admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: jane,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Verb: "impersonate", Resource: "users", Name: "john",
+				},
+			}}, metav1.CreateOptions{})
+		if err == nil && !review.Status.Allowed {
+			err = errors.New(review.Status.Reason)
+		}
+		return err
+	})
 	for name, test := range map[string]struct {
 		header http.Header
 		want   string // the user, or empty if it is refused
