@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"fmt"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -135,11 +136,14 @@ func TestNodeAuthorizer(t *testing.T) {
 				},
 			}
 		}
-		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review,
-			metav1.CreateOptions{})
-		check(err)
-		if review.Status.Allowed != test.allowed {
-			t.Errorf("%+v: %+v", test, review.Status)
-		}
+		// The authorizer reads the objects from watch caches.
+		eventually(t, fmt.Sprintf("%+v", test), func() error {
+			answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review,
+				metav1.CreateOptions{})
+			if err == nil && answer.Status.Allowed != test.allowed {
+				err = fmt.Errorf("%+v", answer.Status)
+			}
+			return err
+		})
 	}
 }
