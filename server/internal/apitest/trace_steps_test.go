@@ -169,10 +169,15 @@ func TestTraceOfRefusingPlugin(t *testing.T) {
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), namedPod("web"),
-		metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Fatal(err)
-	}
+	// The plugin learns of the label by a watch.
+	eventually(t, "the pod is refused", func() error {
+		_, err := client.CoreV1().Pods(namespace).Create(t.Context(), namedPod("web"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !apierrors.IsForbidden(err) {
+			return fmt.Errorf("not forbidden, but %v", err)
+		}
+		return nil
+	})
 	expectSteps(t, collected.last(), "validation: valid", "validating admission: refused PodSecurity")
 }
 
