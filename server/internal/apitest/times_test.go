@@ -67,7 +67,8 @@ func TestMinRequestTimeout(t *testing.T) {
 // A request that waits for a webhook for too long is answered with a timeout.
 func TestRequestTimeout(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, func(o *server.Options) { o.RequestTimeout = time.Second })
+	// All other requests have to take less, also those of the start.
+	s := servertest.Run(t, func(o *server.Options) { o.RequestTimeout = 5 * time.Second })
 	url, ca := serveTLS(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // or the context does not end when the client goes
 		<-r.Context().Done()
