@@ -32,6 +32,7 @@ metadata: {name: slow}
 webhooks:
 - name: slow.example.com
   sideEffects: NoneOnDryRun
+  timeoutSeconds: 30
   admissionReviewVersions: [v1]
   clientConfig: {service: {namespace: default, name: slow}}
   matchConditions: [{name: slow, expression: "request.name == 'slow'"}]
