@@ -77,12 +77,10 @@ func TestAggregatorWebsocket(t *testing.T) {
 	repeats("still there")
 
 	// Stop does not wait for the websocket.
-	began := time.Now()
-	if err := s.Stop(context.Background()); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("Stop took %s", took)
 	}
 	if _, message, err := conn.ReadMessage(); err == nil {
 		t.Errorf("got a message after Stop: %q", message)
