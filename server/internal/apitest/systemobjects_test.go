@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +25,7 @@ import (
 )
 
 // systemObjectBack is the time within which kube-apiserver recreates the service default/kubernetes
-// or the default ServiceCIDR, plus a little for the write itself.
+// or the default ServiceCIDR. It is that of a bubble, in which work takes no time.
 const systemObjectBack = 10 * time.Second
 
 // TestSystemObjectsComeBack deletes objects that every cluster has and checks that they are
@@ -36,36 +38,40 @@ func TestSystemObjectsComeBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.Run(t, configure)
-			client := dynamic.NewForConfigOrDie(s.RESTConfig())
-			objects := []systemObject{
-				{"", "v1", "services", metav1.NamespaceDefault, "kubernetes"},
-				{"", "v1", "endpoints", metav1.NamespaceDefault, "kubernetes"},
-				{"discovery.k8s.io", "v1", "endpointslices", metav1.NamespaceDefault, "kubernetes"},
-				{"networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"},
-				{"apiregistration.k8s.io", "v1", "apiservices", "", "v1."},
-				{"apiregistration.k8s.io", "v1", "apiservices", "", "v1.apps"},
-				{"apiregistration.k8s.io", "v1", "apiservices", "", "v1.apiextensions.k8s.io"},
-			}
-			if name == "controllers" { // without controllers, namespaces are never removed
-				objects = append(objects, systemObject{"", "v1", "namespaces", "", corev1.NamespaceNodeLease})
-			}
-			// All objects are read before the first deletion: endpoints are deleted together with their
-			// service.
-			identities := map[systemObject]types.UID{}
-			for _, o := range objects {
-				if uid, ok := o.identity(t, client); ok {
-					identities[o] = uid
-				}
-			}
-			for o, uid := range identities {
-				t.Run(o.resource+" "+o.name, func(t *testing.T) {
-					t.Parallel()
-					o.deleteAndAwait(t, client, uid)
-				})
-			}
+			synctest.Test(t, func(t *testing.T) { systemObjectsComeBack(t, configure) })
 		})
 	}
+}
+
+func systemObjectsComeBack(t *testing.T, configure func(*server.Options)) {
+	s := servertest.Run(t, servertest.InBubble, configure)
+	client := dynamic.NewForConfigOrDie(s.RESTConfig())
+	objects := []systemObject{
+		{"", "v1", "services", metav1.NamespaceDefault, "kubernetes"},
+		{"", "v1", "endpoints", metav1.NamespaceDefault, "kubernetes"},
+		{"discovery.k8s.io", "v1", "endpointslices", metav1.NamespaceDefault, "kubernetes"},
+		{"networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"},
+		{"apiregistration.k8s.io", "v1", "apiservices", "", "v1."},
+		{"apiregistration.k8s.io", "v1", "apiservices", "", "v1.apps"},
+		{"apiregistration.k8s.io", "v1", "apiservices", "", "v1.apiextensions.k8s.io"},
+	}
+	var o server.Options
+	if configure(&o); len(o.Controllers) == 0 { // without controllers, namespaces are never removed
+		objects = append(objects, systemObject{"", "v1", "namespaces", "", corev1.NamespaceNodeLease})
+	}
+	// All objects are read before the first deletion: endpoints are deleted together with their
+	// service.
+	identities := map[systemObject]types.UID{}
+	for _, o := range objects {
+		if uid, ok := o.identity(t, client); ok {
+			identities[o] = uid
+		}
+	}
+	var all sync.WaitGroup
+	for o, uid := range identities {
+		all.Go(func() { o.deleteAndAwait(t, client, uid) })
+	}
+	all.Wait()
 }
 
 // TestSystemObjectServiceCIDR deletes the ServiceCIDR that service addresses are allocated
@@ -78,25 +84,29 @@ func TestSystemObjectServiceCIDR(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.Run(t, configure)
-			cidr, objects := systemObject{"networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"},
-				dynamic.NewForConfigOrDie(s.RESTConfig())
-			uid, _ := cidr.identity(t, objects)
-			cidr.deleteAndAwait(t, objects, uid)
-			service := &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{Name: "s"},
-				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
-			}
-			client := kubernetes.NewForConfigOrDie(s.RESTConfig())
-			service, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), service,
-				metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if service.Spec.ClusterIP == "" {
-				t.Error("the service has no address")
-			}
+			synctest.Test(t, func(t *testing.T) { systemObjectServiceCIDR(t, configure) })
 		})
+	}
+}
+
+func systemObjectServiceCIDR(t *testing.T, configure func(*server.Options)) {
+	s := servertest.Run(t, servertest.InBubble, configure)
+	cidr, objects := systemObject{"networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"},
+		dynamic.NewForConfigOrDie(s.RESTConfig())
+	uid, _ := cidr.identity(t, objects)
+	cidr.deleteAndAwait(t, objects, uid)
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "s"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	service, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), service,
+		metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if service.Spec.ClusterIP == "" {
+		t.Error("the service has no address")
 	}
 }
 
@@ -173,7 +183,8 @@ func (o systemObject) deleteAndAwait(t *testing.T, client dynamic.Interface, uid
 	began := time.Now()
 	if err := objects.Delete(t.Context(), o.name, metav1.DeleteOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), systemObjectBack, errors.New("timed out"))
 	defer cancel()
@@ -187,8 +198,9 @@ func (o systemObject) deleteAndAwait(t *testing.T, client dynamic.Interface, uid
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s %s was not recreated: %v; %s", o.resource, o.name, context.Cause(ctx),
+			t.Errorf("%s %s was not recreated: %v; %s", o.resource, o.name, context.Cause(ctx),
 				systemObjectState(after, err))
+			return
 		case <-tick.C:
 		}
 	}
