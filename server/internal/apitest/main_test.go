@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -53,6 +54,17 @@ func as(t *testing.T, s *server.Server, name string, groups ...string) kubernete
 		t.Fatal(err)
 	}
 	return client
+}
+
+// awaitDefaultAccount waits for the service account that a control loop makes in the namespace
+// default. Pods can be created before: the server lets them wait.
+func awaitDefaultAccount(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	eventually(t, "the service account default", func() error {
+		_, err := client.CoreV1().ServiceAccounts("default").Get(t.Context(), "default",
+			metav1.GetOptions{})
+		return err
+	})
 }
 
 func must[T any](obj T, err error) func(*testing.T) T {

@@ -264,8 +264,9 @@ func TestFollowSecrets(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
 	labelling(t, s)
-	requests := follow(t, s.RESTConfig(), trace.FollowOptions{Objects: true})
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	awaitDefaultAccount(t, client)
+	requests := follow(t, s.RESTConfig(), trace.FollowOptions{Objects: true})
 	const data = "hunter2"
 	secret, err := client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "secret"}, StringData: map[string]string{"password": data},
