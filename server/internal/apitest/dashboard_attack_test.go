@@ -19,6 +19,7 @@ func TestAttackLargeRequests(t *testing.T) {
 	s := servertest.Run(t)
 	p := openDashboard(t, s, dashboard.Options{})
 	live, leave := p.stream("/live?path=configmaps")
+	p.awaitFollowing(s)
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().RESTClient()
 	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large"},
 		"data":{"x":"%s"}}`, strings.Repeat("x", 900<<10))

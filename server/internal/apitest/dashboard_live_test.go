@@ -85,6 +85,18 @@ func (p *dashboardPage) repeat(f, done func()) {
 	done()
 }
 
+// awaitFollowing waits until the dashboard follows the requests, which it begins to do when the
+// first stream is opened. That one stays open.
+func (p *dashboardPage) awaitFollowing(s *server.Server) {
+	p.t.Helper()
+	followed, leave := p.stream("/live?path=/healthz")
+	defer leave()
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig()).RESTClient()
+	p.repeat(func() { client.Get().AbsPath("/healthz").Do(p.t.Context()) }, func() {
+		followed("passed", hasText("/healthz"))
+	})
+}
+
 func TestDashboardClosedPageCostsNothing(t *testing.T) {
 	t.Parallel()
 	backend := &auditBackend{}
@@ -135,10 +147,24 @@ func TestDashboardNothingOfSecrets(t *testing.T) {
 		"kubectl.kubernetes.io/last-applied-configuration":
 		"{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"stringData\":{\"password\":\"%[1]s\"}}",
 		"example.com/original":"%[1]s"}},"stringData":{"password":"%[1]s"}}`, value)
-	// An event shows few of the requests of a moment: these, not those of the control loops.
 	live := p.events("/live?user=kinproc-dashboard")
+	p.awaitFollowing(s)
 	list := p.events("/objects?version=v1&resource=secrets&inside=default&name=one")
+	// awaitSteps waits for a request and gets the steps of what has passed. An event shows few of the
+	// requests of a moment, so each request is waited for.
+	awaitSteps := func(method, path string) {
+		t.Helper()
+		path, _, _ = strings.Cut(path, "?")
+		for found := false; !found; {
+			for _, r := range liveRequests(t, live("passed", hasText(`"id"`))) {
+				p.get(fmt.Sprintf("/live/%d", r.ID))
+				to, _, _ := strings.Cut(r.Path, "?")
+				found = found || r.Method == method && to == path
+			}
+		}
+	}
 	p.try("POST", secrets, fmt.Sprintf(object, "one"), "")
+	awaitSteps("POST", secrets)
 	list("object", hasText("bytes, not shown"))
 	for _, each := range []struct{ method, path, body string }{
 		{"GET", secrets, ""},
@@ -166,24 +192,16 @@ func TestDashboardNothingOfSecrets(t *testing.T) {
 		if code != http.StatusOK {
 			t.Errorf("%s %s got %d: %s", each.method, each.path, code, body)
 		}
+		awaitSteps(each.method, each.path)
 	}
-	code, body := p.try("POST", "/api/v1/namespaces/default/serviceaccounts/default/token",
+	awaitDefaultAccount(t, kubernetes.NewForConfigOrDie(s.RESTConfig()))
+	const token = "/api/v1/namespaces/default/serviceaccounts/default/token"
+	code, body := p.try("POST", token,
 		`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`, "")
 	if code != http.StatusOK || !strings.Contains(body, "bytes, not shown") {
 		t.Errorf("the request for a token got %d: %s", code, body)
 	}
-	// the steps of what has passed
-	for found := false; !found; {
-		data := live("passed", hasText(`"id"`))
-		var passed struct{ Requests []struct{ ID int } }
-		if err := json.Unmarshal([]byte(data), &passed); err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range passed.Requests {
-			p.get(fmt.Sprintf("/live/%d", r.ID))
-		}
-		found = strings.Contains(data, "serviceaccounts/default/token")
-	}
+	awaitSteps("POST", token)
 	p.get("/inventory")
 	p.get("/counts")
 	seen := p.seen.all()

@@ -79,12 +79,9 @@ func TestDashboardLoopsAreHidden(t *testing.T) {
 	s := servertest.Run(t, servertest.Workloads)
 	p := openDashboard(t, s, dashboard.Options{})
 	without := p.events("/live")
-	with := p.events("/live?loops=1")
+	with := p.events("/live?loops=1&path=pods") // an event shows few of the requests of a moment
+	p.awaitFollowing(s)
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
-	p.repeat(func() { client.RESTClient().Get().AbsPath("/healthz").Do(t.Context()) }, func() {
-		without("passed", hasText("/healthz"))
-		with("passed", hasText("/healthz"))
-	})
 	deployments := client.AppsV1().Deployments("default")
 	if _, err := deployments.Create(t.Context(), webDeployment(2), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -99,18 +96,30 @@ func TestDashboardLoopsAreHidden(t *testing.T) {
 		t.Errorf("the groups have no durations: %s", hidden)
 	}
 	// A reconcile of the replica set creates two pods and an event for each.
-	created := with("passed", hasText(`"path":"/api/v1/namespaces/default/pods","user":"system:`))
-	requests := liveRequests(t, created)
-	i := slices.IndexFunc(requests, func(r liveSummary) bool {
-		return r.Method == http.MethodPost && strings.HasSuffix(r.Path, "/pods")
-	})
-	if i < 0 || requests[i].Client != "replicaset-controller" || !requests[i].Loop {
-		t.Fatalf("the pod is created by %+v", requests)
-	}
-	// The others of the same reconcile may still be on their way.
 	var related []liveSummary
-	for deadline := time.Now().Add(time.Minute); len(related) < 2 && time.Now().Before(deadline); {
-		related = read[[]liveSummary](p, fmt.Sprintf("/live/%d/related", requests[i].ID), nil)
+	for deadline := time.Now().Add(time.Minute); ; {
+		created := with("passed", hasText(`"path":"/api/v1/namespaces/default/pods","user":"system:`))
+		requests := liveRequests(t, created)
+		i := slices.IndexFunc(requests, func(r liveSummary) bool {
+			return r.Method == http.MethodPost && strings.HasSuffix(r.Path, "/pods")
+		})
+		if i < 0 || requests[i].Client != "replicaset-controller" || !requests[i].Loop {
+			t.Fatalf("the pod is created by %+v", requests)
+		}
+		// The others of the same reconcile may still be on their way.
+		related = nil
+		for soon := time.Now().Add(5 * time.Second); len(related) < 2 && time.Now().Before(soon); {
+			related = read[[]liveSummary](p, fmt.Sprintf("/live/%d/related", requests[i].ID), nil)
+		}
+		if len(related) > 1 || time.Now().After(deadline) {
+			break
+		}
+		// On a busy machine, the requests of a reconcile may be so far apart that they do not seem to
+		// belong together. So there is another reconcile.
+		if err := client.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{},
+			metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	pods := 0
 	for _, r := range related {
