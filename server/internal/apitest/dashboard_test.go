@@ -488,7 +488,11 @@ func TestDashboardInventory(t *testing.T) {
 	s := servertest.Run(t, servertest.Workloads)
 	servertest.CRDs(t, s, servertest.Files("../../../examples/crontab/manifests"))
 	p := openDashboard(t, s, dashboard.Options{})
-	_, body := p.get("/inventory")
+	var body string
+	await(t, "the node, which is made after the start, is in the inventory", func() bool {
+		_, body = p.get("/inventory")
+		return strings.Contains(body, `"name":"simulated-0"`)
+	})
 	if !strings.Contains(body, `{"name":"namespace-controller","value":`) { // other tests stop it
 		t.Errorf("the inventory lacks the control loops: %s", body)
 	}
