@@ -503,7 +503,6 @@ func TestDashboardInventory(t *testing.T) {
 		`{"version":"simple.extension.io/v1","link":"extensions","kinds":1}`,
 		`"object":"crontabs.simple.extension.io","type":"Established","status":"True"`,
 		`"object":"v1.apps","type":"Available","status":"True","reason":"Local"`,
-		`"name":"simulated-0"`,
 		`"problems":null`,
 	} {
 		if !strings.Contains(body, want) {
@@ -522,9 +521,5 @@ func TestDashboardEndsStreams(t *testing.T) {
 	p := openDashboard(t, s, dashboard.Options{})
 	p.events("/live")
 	p.events("/objects?version=v1&resource=pods")("list", hasText("{"))
-	began := time.Now()
-	p.stop()
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("the end took %s", took)
-	}
+	p.stop() // fails the test if a stream goes on
 }
