@@ -63,6 +63,9 @@ func APIService(t TB, c API, e *Endpoint, version schema.GroupVersion) {
 			if err := k.available(ctx, stored.GetName()); err != nil {
 				return err
 			}
+			if err := k.reaches(ctx, version); err != nil {
+				return err
+			}
 			return k.hasVersion(ctx, version)
 		})
 	})
@@ -109,6 +112,16 @@ func (k *clients) available(ctx context.Context, name string) error {
 		return fmt.Errorf("it is not available: %s: %s", condition.Reason, condition.Message)
 	}
 	return errors.New("it is not known yet whether it is available")
+}
+
+// reaches returns an error unless a request for a group version reaches its server. The aggregator
+// acts on the condition of an APIService a moment after the condition is set.
+func (k *clients) reaches(ctx context.Context, version schema.GroupVersion) error {
+	err := k.discovery.RESTClient().Get().AbsPath("/apis/" + version.String()).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("a request for %s: %w", version, err)
+	}
+	return nil
 }
 
 // hasVersion returns an error unless discovery has a group version.

@@ -295,6 +295,23 @@ func TestAPIService(t *testing.T) {
 	}
 }
 
+// A client that looks once reaches the server, although the aggregator refuses requests for a
+// moment after the APIService is available.
+func TestAPIServiceIsReached(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t)
+	version := schema.GroupVersion{Group: "extension.example.com", Version: "v1"}
+	const refused = 3
+	f := servertest.Fault(t, s, servertest.Rule{Path: "/apis/" + version.String(), Times: refused},
+		servertest.Status(apierrors.NewServiceUnavailable("the aggregator does not know it yet")))
+	e := servertest.NewEndpoint(t)
+	serve(t, e, extension(version))
+	servertest.APIService(t, s, e, version)
+	if n := len(f.Hits()); n != refused {
+		t.Errorf("%d requests were refused, so the next %d will be", n, refused-n)
+	}
+}
+
 func TestAPIServiceWithAnotherCertificate(t *testing.T) {
 	t.Parallel()
 	c, _ := servertest.Shared(t)
