@@ -16,8 +16,8 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// stopLimit is far longer than a stop takes on a busy machine, but shorter than the three seconds
-// for which a watch cache makes a watch wait. A stop used to wait for the watches of roles that the
+// stopLimit is far longer than a stop takes, but shorter than the three seconds for which a watch
+// cache makes a watch wait. A stop used to wait for the watches of roles that the
 // first anonymous request started.
 const stopLimit = 2 * time.Second
 
@@ -86,18 +86,23 @@ func startIdle(t testing.TB) *server.Server {
 	return s
 }
 
-// A script that checks whether the server is ready and then stops it does not have to wait.
+// A script that checks whether the server is ready and then stops it does not have to wait. On a
+// busy machine, one stop may take long nevertheless, but a stop that waits for watches always does.
 func TestStopAfterAnonymousRequest(t *testing.T) {
 	t.Parallel()
-	s := startIdle(t)
-	anonymously(t, s, "/readyz")
-	began := time.Now()
-	if err := s.Stop(context.Background()); err != nil {
-		t.Error(err)
+	var took time.Duration
+	for range 5 {
+		s := startIdle(t)
+		anonymously(t, s, "/readyz")
+		began := time.Now()
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if took = time.Since(began); took <= stopLimit {
+			return
+		}
 	}
-	if took := time.Since(began); took > stopLimit {
-		t.Errorf("the stop took %v", took)
-	}
+	t.Errorf("the stop took %v", took)
 }
 
 // BenchmarkStopAfterAnonymousRequest measures a stop after a single request from a client such as
