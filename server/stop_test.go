@@ -15,8 +15,8 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// stopBound is the time limit for calls that should return immediately.
-const stopBound = 10 * time.Second
+// stopBound is the time limit for calls that should return immediately, on a busy machine.
+const stopBound = time.Minute
 
 // stuckListener is a listener whose Close closes closing and blocks until released is closed.
 type stuckListener struct {
@@ -96,35 +96,51 @@ func TestInterruptedStartFails(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			tcp, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
+			// On a busy machine, the interruption may come after the start.
+			var err error
+			for range 20 {
+				if err = interruptStart(t, test.interrupt); err != nil {
+					break
+				}
 			}
-			l := &acceptingListener{Listener: tcp, accepting: make(chan struct{})}
-			s, err := server.New(server.Options{Listener: l})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			started := make(chan error, 1)
-			go func() { started <- s.Start(ctx) }()
-			select {
-			case <-l.accepting:
-			case err := <-started:
-				t.Fatalf("it started before it accepted connections: %v", err)
-			}
-			if err := test.interrupt(s, cancel); err != nil {
-				t.Error(err)
-			}
-			if err := <-started; err == nil || !strings.Contains(err.Error(), test.want) {
+			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("start: %v, want %q", err, test.want)
-			}
-			if err := s.Stop(t.Context()); err != nil {
-				t.Error(err)
 			}
 		})
 	}
+}
+
+// interruptStart interrupts a start as soon as it accepts connections, and returns its error. It
+// stops what has started nevertheless.
+func interruptStart(
+	t *testing.T, interrupt func(*server.Server, context.CancelFunc) error,
+) error {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &acceptingListener{Listener: tcp, accepting: make(chan struct{})}
+	s, err := server.New(server.Options{Listener: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	started := make(chan error, 1)
+	go func() { started <- s.Start(ctx) }()
+	select {
+	case <-l.accepting:
+		if err := interrupt(s, cancel); err != nil {
+			t.Error(err)
+		}
+		err = <-started
+	case err = <-started:
+	}
+	if stopErr := s.Stop(t.Context()); stopErr != nil {
+		t.Error(stopErr)
+	}
+	return err
 }
 
 // TestInProcessAfterStop checks that requests fail once the control plane has stopped.
