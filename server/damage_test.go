@@ -17,8 +17,9 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// damageLimit is how long a start may take to fail because of an object that cannot be decoded.
-const damageLimit = 10 * time.Second
+// damageLimit is how long a start may take to fail because of an object that cannot be decoded, on
+// a busy machine.
+const damageLimit = 30 * time.Second
 
 // change changes the value of a key in the etcd of a data directory that is not in use, and returns
 // the old value.
