@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -21,7 +23,7 @@ func TestRenewal(t *testing.T) {
 			plane := servertest.Run(t, servertest.WithoutControllers)
 			s, err := New(Options{
 				Groups: []kind.Group{probes()}, RESTConfig: plane.RESTConfig(), CertDir: dir,
-				validity: 2 * time.Second,
+				validity: 15 * time.Second, // five of them are left when it is renewed
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -39,8 +41,11 @@ func TestRenewal(t *testing.T) {
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM(authority)
 			first := served(t, s, roots)
-			for second := first; second.Equal(first); {
-				second = served(t, s, roots)
+			if err := wait.PollUntilContextCancel(t.Context(), 100*time.Millisecond, true,
+				func(context.Context) (bool, error) {
+					return !served(t, s, roots).Equal(first), nil
+				}); err != nil {
+				t.Fatal(err)
 			}
 			if now := s.Registration().APIServices[0].Spec.CABundle; !bytes.Equal(now, authority) {
 				t.Error("the authority has changed")
