@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -75,9 +77,16 @@ func TestUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := admin.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default",
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
+	var request *authenticationv1.TokenRequest
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			request, err = admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default",
+				&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+			if apierrors.IsNotFound(err) {
+				return false, nil // a control loop is yet to make the account
+			}
+			return err == nil, err
+		}); err != nil {
 		t.Fatal(err)
 	}
 	account := rooms(t, direct(s, request.Status.Token), chatV2)
