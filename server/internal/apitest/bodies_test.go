@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -88,6 +89,12 @@ func TestBodies(t *testing.T) {
 			t.Fatalf("%s: %s", path, status.Message)
 		}
 	}
+	eventually(t, "the CRD is served", func() error {
+		if status, _ := do(http.MethodGet, widgets, asJSON, ""); status.Status == metav1.StatusFailure {
+			return errors.New(status.Message)
+		}
+		return nil
+	})
 	configMap, widget := "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a",
 		"apiVersion: bodies.example/v1\nkind: Kwidgets\nmetadata:\n  name: a"
 	const tooLarge, wrong, invalid = http.StatusRequestEntityTooLarge, http.StatusBadRequest,
