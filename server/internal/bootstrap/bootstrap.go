@@ -14,7 +14,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/auth"
@@ -131,9 +130,13 @@ func (b *Bootstrap) Hooks() map[string]func(context.Context) {
 // the background.
 func (b *Bootstrap) run(ctx context.Context, p Part) {
 	attempts := wait.Backoff{Steps: 10, Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5}
-	err := retry.OnError(attempts, overtaken, func() error { return b.make(ctx, p) })
+	var err error
+	_ = wait.ExponentialBackoffWithContext(ctx, attempts, func(ctx context.Context) (bool, error) {
+		err = b.make(ctx, p)
+		return !overtaken(err), nil
+	})
 	switch {
-	case err == nil:
+	case err == nil, ctx.Err() != nil:
 	case refused(err) && !etcdconn.IsDamaged(b.config.Storage):
 		utilruntime.HandleErrorWithContext(ctx, err,
 			"The server's own write was refused and will be retried", "hook", p.Hook)
