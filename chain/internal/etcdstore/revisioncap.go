@@ -2,10 +2,10 @@ package etcdstore
 
 import (
 	"context"
-	"fmt"
-	"strconv"
+	"errors"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/klog/v2"
@@ -19,9 +19,6 @@ const RevisionsKept = 100_000
 // bytesKept is about how many bytes such revisions have together at most. etcd refuses to write
 // when its database has 2 GiB.
 const bytesKept = 256 << 20
-
-// compactionKey is the key at which the compactors of API servers that share an etcd take turns.
-const compactionKey = "compact_rev_key"
 
 // revisionCap removes the oldest revisions when there are too many or when they are too large,
 // whereas the compactor removes those that are too old. Its zero value does nothing.
@@ -85,23 +82,19 @@ func (c *revisionCap) tooLarge(revision, bytes int64) (oldest int64) {
 	return c.marks[0].revision
 }
 
-// compact removes the revisions before the given one. It takes its turn as compactors do, so that
-// none of them fails because another one has been faster.
+// compact removes the revisions before the given one. It takes its turn as compactors do. If
+// another one was faster, but has removed less, it takes the next turn.
 func (c *revisionCap) compact(revision int64) error {
-	last, err := c.client.Get(c.ctx, compactionKey)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", compactionKey, err)
-	}
-	version := int64(0)
-	if len(last.Kvs) > 0 {
-		version = last.Kvs[0].Version
-		if before, err := strconv.ParseInt(string(last.Kvs[0].Value), 10, 64); err == nil &&
-			before >= revision {
-			return nil
+	var version, compacted int64 // as far as is known
+	for compacted < revision {
+		var err error
+		version, _, compacted, err = etcd3.Compact(c.ctx, c.client, version, revision)
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			break // a later turn was faster
 		}
-	}
-	if _, _, _, err = etcd3.Compact(c.ctx, c.client, version, revision); err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	c.writers.Forget(revision)
 	return nil
