@@ -32,7 +32,8 @@ func TestStoppedServerIsCollected(t *testing.T) {
 	for _, f := range test.cleanups {
 		f()
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+	// Collections take long beside tests with much memory.
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 3*time.Minute, true,
 		func(context.Context) (bool, error) {
 			runtime.GC()
 			select {

@@ -3,6 +3,7 @@ package looptest
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
@@ -445,9 +447,21 @@ func TestSchedulerRestart(t *testing.T) {
 		}
 		return counts
 	}
+	// A binding that the stop cancels may be made nevertheless, after the next scheduler has begun. So
+	// no binding is cancelled.
+	config := rest.CopyConfig(c.server.RESTConfig())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return workloadtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost {
+				r = r.WithContext(context.WithoutCancel(r.Context()))
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	client := workloadtest.Must(kubernetes.NewForConfig(config))(t)
 	runUntil := func(done func(on map[string]int) bool) {
 		t.Helper()
-		defer schedulerRun(t, c)()
+		defer schedulerRun(t, client)()
 		workloadtest.Await(t, "pods on nodes",
 			func(context.Context) (map[string]int, error) { return bound(), nil }, done)
 	}

@@ -62,14 +62,15 @@ func inBubbleFrom(
 func TestTimeOfSilentNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, c kubernetes.Interface, apply func(yaml string)) {
 		ctx := t.Context()
-		silent, err := c.CoreV1().Nodes().Create(ctx, &corev1.Node{
+		_, err := c.CoreV1().Nodes().Create(ctx, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "silent"},
 		}, metav1.CreateOptions{})
 		workloadtest.OK(t, err)
-		silent.Status.Conditions = []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(),
-		}}
-		_, err = c.CoreV1().Nodes().UpdateStatus(ctx, silent, metav1.UpdateOptions{})
+		// The loop of nodes writes to it, too, so an update may conflict.
+		_, err = c.CoreV1().Nodes().Patch(ctx, "silent", types.StrategicMergePatchType,
+			fmt.Appendf(nil, `{"status":{"conditions":[
+				{"type":"Ready","status":"True","lastHeartbeatTime":"%s"}]}}`,
+				time.Now().UTC().Format(time.RFC3339)), metav1.PatchOptions{}, "status")
 		workloadtest.OK(t, err)
 		apply(`
 apiVersion: v1

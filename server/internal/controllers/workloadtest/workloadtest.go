@@ -136,7 +136,7 @@ func Meanwhile(
 	})
 	config := rest.CopyConfig(s.RESTConfig())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return RoundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == method && strings.HasSuffix(r.URL.Path, suffix) {
 				once()
 			}
@@ -148,10 +148,11 @@ func Meanwhile(
 	return client, happened
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// RoundTripper is a function as an http.RoundTripper.
+type RoundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // OK fails the test if there is an error.
 func OK(t testing.TB, err error) {
