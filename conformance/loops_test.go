@@ -181,7 +181,11 @@ func (p *played) play() {
 	ctx := p.Context()
 	p.await("nodes", func(ctx context.Context) (bool, error) {
 		nodes, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		return err == nil && len(nodes.Items) == 2, err
+		// The scheduler would write an event about the taints that nodes have at first.
+		return err == nil && len(nodes.Items) == 2 &&
+			!slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool {
+				return len(n.Spec.Taints) > 0
+			}), err
 	})
 	p.apply("00-namespace.yaml")
 	p.await("the account of pods", func(ctx context.Context) (bool, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/zap"
 )
@@ -12,18 +13,20 @@ import (
 // for, so that it can be undone.
 func TestCallIsBoundedByItsContext(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("interrupted")
-	cancel(why)
-	release, undone := make(chan struct{}), make(chan struct{})
-	defer func() { close(release); <-undone }() // a late success is undone
-	if err := newFaults().call(ctx, func() error { <-release; return nil },
-		func() { close(undone) }); !errors.Is(err, why) {
-		t.Errorf("a call that hangs returned %v, want %v", err, why)
-	}
-	if err := newFaults().call(ctx, func() error { return nil }, func() {}); err != nil {
-		t.Errorf("a call that does not hang returned %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("interrupted")
+		cancel(why)
+		release, undone := make(chan struct{}), make(chan struct{})
+		defer func() { close(release); <-undone }() // a late success is undone
+		if err := newFaults().call(ctx, func() error { <-release; return nil },
+			func() { close(undone) }); !errors.Is(err, why) {
+			t.Errorf("a call that hangs returned %v, want %v", err, why)
+		}
+		if err := newFaults().call(ctx, func() error { return nil }, func() {}); err != nil {
+			t.Errorf("a call that does not hang returned %v", err)
+		}
+	})
 }
 
 // Whether a call has a goroutine of its own or that of its caller, it returns the fault by which

@@ -18,6 +18,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcertificatesv1 "k8s.io/client-go/kubernetes/typed/certificates/v1"
@@ -47,7 +48,7 @@ type certificateRequest struct {
 	key []byte
 }
 
-// ask creates a request.
+// ask creates a request. The roles of who asks may not be in force yet.
 func (c certificateRequests) ask(
 	name, signer string, template x509.CertificateRequest, validity *int32,
 	usages ...certificatesv1.KeyUsage,
@@ -56,18 +57,27 @@ func (c certificateRequests) ask(
 	key := workloadtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(c)
 	der := workloadtest.Must(x509.CreateCertificateRequest(rand.Reader, &template, key))(c)
 	encoded := workloadtest.Must(keyutil.MarshalPrivateKeyToPEM(key))(c)
-	r := workloadtest.Must(c.Create(c.Context(),
-		&certificatesv1.CertificateSigningRequest{
-			// Without a field that its creator owns, a request has no managed fields.
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": name}},
-			Spec: certificatesv1.CertificateSigningRequestSpec{
-				Request:           pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-				SignerName:        signer,
-				Usages:            usages,
-				ExpirationSeconds: validity,
-			},
-		}, metav1.CreateOptions{}))(c)
-	return certificateRequest{r, encoded}
+	r := &certificatesv1.CertificateSigningRequest{
+		// Without a field that its creator owns, a request has no managed fields.
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": name}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:           pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName:        signer,
+			Usages:            usages,
+			ExpirationSeconds: validity,
+		},
+	}
+	var made *certificatesv1.CertificateSigningRequest
+	workloadtest.Until(c, func(ctx context.Context) string {
+		var err error
+		made, err = c.Create(ctx, r, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) {
+			return err.Error()
+		}
+		workloadtest.OK(c, err)
+		return ""
+	})
+	return certificateRequest{made, encoded}
 }
 
 // decide adds a condition, as kubectl certificate approve and deny do.

@@ -333,7 +333,11 @@ func TestDeploymentRecreated(t *testing.T) {
 		func(ctx context.Context) (*appsv1.ReplicaSetList, error) {
 			return sets.List(ctx, metav1.ListOptions{})
 		}, func(list *appsv1.ReplicaSetList) bool {
-			return len(list.Items) == 1 && metav1.IsControlledBy(&list.Items[0], d)
+			// The Deployment may have made a set under its second name, and one under the first name
+			// too, before it knew of the other.
+			return !slices.ContainsFunc(list.Items, func(rs appsv1.ReplicaSet) bool {
+				return !metav1.IsControlledBy(&rs, d)
+			})
 		})
 	workloadtest.Await(t, "the end of the first pods", func(context.Context) (int, error) {
 		return len(workloadtest.Pods(t, c.Client, c.Namespace, "app=web")), nil
@@ -438,9 +442,10 @@ func TestDeploymentRestart(t *testing.T) {
 	workloadtest.Kubelet(t, client, c.Namespace)
 	c.Image("i:2")
 	c.complete(20)
-	if n := len(workloadtest.Pods(t, client, c.Namespace, "")); n != 20 {
-		t.Errorf("there are %d pods, want 20", n)
-	}
+	// Of the first set, the last status may be older than its pods.
+	workloadtest.Await(t, "twenty pods", func(context.Context) (int, error) {
+		return len(workloadtest.Pods(t, client, c.Namespace, "")), nil
+	}, func(n int) bool { return n == 20 })
 }
 
 // With the start of the control plane, and a status of each pod from outside.

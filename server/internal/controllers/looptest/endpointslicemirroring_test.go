@@ -2,6 +2,7 @@ package looptest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/network/endpointslicemirroring"
@@ -224,17 +226,25 @@ func TestEndpointSliceMirroringOfManyPorts(t *testing.T) {
 		metav1.CreateOptions{}))(t)
 	start, _ := c.loop()
 	start()
-	mirrored := func(ctx context.Context) (int, error) {
-		list, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{
-			LabelSelector: discoveryv1.LabelServiceName + "=many",
+	// written waits until there is a slice of the many with a resource version above another one.
+	written := func(what, above string) {
+		t.Helper()
+		workloadtest.Until(t, func(ctx context.Context) string {
+			list, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{
+				LabelSelector: discoveryv1.LabelServiceName + "=many",
+			})
+			workloadtest.OK(t, err)
+			for _, s := range list.Items {
+				newer, err := resourceversion.CompareResourceVersion(s.ResourceVersion, above)
+				workloadtest.OK(t, err)
+				if newer > 0 {
+					return ""
+				}
+			}
+			return fmt.Sprintf("%s: not among %d slices", what, len(list.Items))
 		})
-		return len(list.Items), err
 	}
-	workloadtest.Await(t, "the first of many slices", mirrored, func(n int) bool { return n > 0 })
-	c.eventually("the slice of another Service", 1, 1, c.endpoints("10.0.0.2"))
-	written := workloadtest.Must(mirrored(t.Context()))(t)
-	if written == subsets {
-		t.Errorf("another Service has waited for %d slices", written)
-	}
-	workloadtest.Await(t, "more slices", mirrored, func(n int) bool { return n > written })
+	written("the first of many slices", "1")
+	other := c.eventually("the slice of another Service", 1, 1, c.endpoints("10.0.0.2"))[0]
+	written("a slice after that of another Service", other.ResourceVersion)
 }

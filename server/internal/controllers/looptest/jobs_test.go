@@ -2,8 +2,11 @@ package looptest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -192,6 +195,43 @@ func TestJobFailures(t *testing.T) {
 	if job := c.ends("policy", batchv1.JobFailed,
 		batchv1.JobReasonPodFailurePolicy); job.Status.Failed != 1 {
 		t.Errorf("%d failed, want 1 because one failure is ignored", job.Status.Failed)
+	}
+}
+
+// TestJobFailsByPolicyLater has a Job that fails because of a pod, and lets the first request to
+// delete its other pod fail.
+func TestJobFailsByPolicyLater(t *testing.T) {
+	t.Parallel()
+	s, client := workloadtest.Alone(t)
+	var refused atomic.Bool
+	config := s.RESTConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodDelete && refused.CompareAndSwap(false, true) {
+				return nil, errors.New("the connection is broken")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	d, _ := workloadtest.Dependencies(workloadtest.Must(kubernetes.NewForConfig(config))(t))
+	workloadtest.Start(t, d, jobs.Loop())
+	c := jobsCluster{t, client, workloadtest.Namespace}
+	c.create("j", func(s *batchv1.JobSpec) {
+		s.Completions, s.Parallelism = new(int32(2)), new(int32(2))
+		s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+			Action: batchv1.PodFailurePolicyActionFailJob,
+			OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+				Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{42},
+			},
+		}}}
+	})
+	c.finish(c.pods("j", 2)[0].Name, 42)
+	if job := c.ends("j", batchv1.JobFailed,
+		batchv1.JobReasonPodFailurePolicy); job.Status.Failed != 2 {
+		t.Errorf("%d failed, want 2", job.Status.Failed)
+	}
+	if !refused.Load() {
+		t.Error("nothing was refused")
 	}
 }
 

@@ -372,7 +372,10 @@ func TestMetricsDiscovery(t *testing.T) {
 	m.deploy("web", 1, map[string]string{"custom.metrics.kinproc.dev/depth": "1..5 every 1m"}, nil)
 	m.usage("web", 1)
 	var list metav1.APIResourceList
-	workloadtest.OK(t, m.get(t.Context(), "/apis/custom.metrics.k8s.io/v1beta2", &list))
+	// This APIService is registered after that of the usage.
+	workloadtest.Until(t, func(ctx context.Context) string {
+		return metricsFailed(m.get(ctx, "/apis/custom.metrics.k8s.io/v1beta2", &list))
+	})
 	if len(list.APIResources) != 1 || list.APIResources[0].Name != "pods/depth" {
 		t.Errorf("the custom metrics are %+v", list.APIResources)
 	}

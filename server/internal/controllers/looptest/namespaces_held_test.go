@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -108,18 +109,27 @@ func TestNamespaceGoesAwayWithAll(t *testing.T) {
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	changes := workloadtest.Must(c.CoreV1().Pods(name).Watch(ctx, metav1.ListOptions{}))(t)
+	defer changes.Stop()
 	began := time.Now()
 	c.remove(name)
 	c.await(name,
 		namespaceSays(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain"))
-	if pod, err := c.CoreV1().Pods(name).Get(ctx, "pod", metav1.GetOptions{}); err != nil ||
-		pod.DeletionTimestamp == nil {
-		t.Fatalf("get the pod within its grace period: %v, %v", pod, err)
-	}
 	c.await(name,
 		namespaceSays(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain"))
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("the pod was gone after %s, before its grace period of a second had ended", took)
+	}
+	terminating := false
+	for event := range changes.ResultChan() {
+		if event.Type == watch.Deleted {
+			break
+		}
+		pod, ok := event.Object.(*corev1.Pod)
+		terminating = terminating || ok && pod.DeletionTimestamp != nil
+	}
+	if !terminating {
+		t.Error("nobody saw the pod within its grace period")
 	}
 	_, err = custom.Resource(namespacesWidgets).Namespace(name).Patch(ctx, "w", types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})

@@ -1,6 +1,8 @@
 package looptest
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -208,6 +211,13 @@ func TestNamespacesSurviveUndiscoverableGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	workloadtest.Until(t, func(context.Context) string {
+		_, err := c.Discovery().ServerPreferredResources()
+		if !discovery.IsGroupDiscoveryFailedError(err) {
+			return fmt.Sprintf("all groups can be discovered: %v", err)
+		}
+		return ""
+	})
 	name := c.create(&corev1.Namespace{})
 	c.configMap(name, metav1.ObjectMeta{Name: "a"})
 	c.remove(name)

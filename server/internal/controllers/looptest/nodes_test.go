@@ -372,11 +372,23 @@ func TestSimulatedPodsAreSteered(t *testing.T) {
 	})
 	t.Run("delays", func(t *testing.T) {
 		t.Parallel()
+		changes := workloadtest.Must(client.CoreV1().Pods("default").Watch(t.Context(),
+			metav1.ListOptions{FieldSelector: "metadata.name=slow"}))(t)
+		defer changes.Stop()
 		created := time.Now()
 		nodesCreatePod(t, client, nodesPod("slow", nodesAnnotated("start-delay", "1500ms")))
-		p := nodesAwaitPod(t, client, "slow", nodesPodWaits("ContainerCreating"))
-		if p.Status.Phase != corev1.PodPending || p.Status.PodIP != "" {
-			t.Errorf("before the delay, the status is %+v", p.Status)
+		for event := range changes.ResultChan() {
+			p, ok := event.Object.(*corev1.Pod)
+			if !ok || pods.Ready(p) {
+				t.Fatalf("nobody saw the pod before the delay had ended: %v", event.Object)
+			}
+			if !nodesPodWaits("ContainerCreating")(p) {
+				continue
+			}
+			if p.Status.Phase != corev1.PodPending || p.Status.PodIP != "" {
+				t.Errorf("before the delay, the status is %+v", p.Status)
+			}
+			break
 		}
 		nodesAwaitPod(t, client, "slow", pods.Ready)
 		if took := time.Since(created); took < 1500*time.Millisecond {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,58 +22,63 @@ import (
 )
 
 // TestPodGCOfPodsWithoutNodes has a pod whose node goes, one with a finalizer whose node goes, and
-// one whose node comes only just in time. By the time the first two have been deleted, the third
-// would have been, too.
+// one whose node comes only just in time, a second before its five are over. By the time the first
+// two have been deleted, the third would have been, too.
 func TestPodGCOfPodsWithoutNodes(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, func(o *server.Options) { o.Controllers = []string{podgc.Name} })
-	client := workloadtest.Client(t, s)
-	nodes, pods := client.CoreV1().Nodes(), client.CoreV1().Pods("default")
-	node := func(name string) {
-		t.Helper()
-		_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
-			metav1.CreateOptions{})
-		workloadtest.OK(t, err)
-	}
-	node("goes")
-	workloadtest.ServiceAccount(t, client, "default")
-	for name, node := range map[string]string{"early": "late", "plain": "goes", "held": "goes"} {
-		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: corev1.PodSpec{
-				NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}},
-			},
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.Run(t, servertest.InBubble, func(o *server.Options) {
+			o.Controllers = []string{podgc.Name}
+		})
+		client := workloadtest.Client(t, s)
+		nodes, pods := client.CoreV1().Nodes(), client.CoreV1().Pods("default")
+		node := func(name string) {
+			t.Helper()
+			_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{})
+			workloadtest.OK(t, err)
 		}
-		if name == "held" {
-			p.Finalizers = []string{"example.com/hold"}
+		node("goes")
+		workloadtest.ServiceAccount(t, client, "default")
+		for name, node := range map[string]string{"early": "late", "plain": "goes", "held": "goes"} {
+			p := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: corev1.PodSpec{
+					NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}},
+				},
+			}
+			if name == "held" {
+				p.Finalizers = []string{"example.com/hold"}
+			}
+			_, err := pods.Create(t.Context(), p, metav1.CreateOptions{})
+			workloadtest.OK(t, err)
 		}
-		_, err := pods.Create(t.Context(), p, metav1.CreateOptions{})
-		workloadtest.OK(t, err)
-	}
-	workloadtest.OK(t, nodes.Delete(t.Context(), "goes", metav1.DeleteOptions{}))
-	node("late")
+		workloadtest.OK(t, nodes.Delete(t.Context(), "goes", metav1.DeleteOptions{}))
+		time.Sleep(4 * time.Second)
+		node("late")
 
-	workloadtest.Until(t, func(ctx context.Context) string {
-		if p, err := pods.Get(ctx, "plain", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("%v: %+v", err, p)
-		}
-		return ""
-	})
-	workloadtest.Until(t, func(ctx context.Context) string {
-		p, err := pods.Get(ctx, "held", metav1.GetOptions{})
-		if err == nil && p.DeletionTimestamp != nil && p.Status.Phase == corev1.PodFailed {
-			for _, c := range p.Status.Conditions {
-				if c.Type == corev1.DisruptionTarget && c.Reason == "DeletionByPodGC" {
-					return ""
+		workloadtest.Until(t, func(ctx context.Context) string {
+			if p, err := pods.Get(ctx, "plain", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return fmt.Sprintf("%v: %+v", err, p)
+			}
+			return ""
+		})
+		workloadtest.Until(t, func(ctx context.Context) string {
+			p, err := pods.Get(ctx, "held", metav1.GetOptions{})
+			if err == nil && p.DeletionTimestamp != nil && p.Status.Phase == corev1.PodFailed {
+				for _, c := range p.Status.Conditions {
+					if c.Type == corev1.DisruptionTarget && c.Reason == "DeletionByPodGC" {
+						return ""
+					}
 				}
 			}
+			return fmt.Sprintf("%v: %+v", err, p)
+		})
+		if p, err := pods.Get(t.Context(), "early", metav1.GetOptions{}); err != nil ||
+			p.DeletionTimestamp != nil {
+			t.Errorf("the pod whose node came late: %v; %+v", err, p)
 		}
-		return fmt.Sprintf("%v: %+v", err, p)
 	})
-	if p, err := pods.Get(t.Context(), "early", metav1.GetOptions{}); err != nil ||
-		p.DeletionTimestamp != nil {
-		t.Errorf("the pod whose node came late: %v; %+v", err, p)
-	}
 }
 
 // podGCCluster is a control plane in which a test runs the controller.

@@ -95,8 +95,8 @@ func TestAttackQuotaOfManyResources(t *testing.T) {
 		}
 	}
 	mine, theirs := resourceQuotasIn(t, client, "mine"), resourceQuotasIn(t, client, "theirs")
-	mine.quota("many", corev1.ResourceQuotaSpec{Hard: hard})
 	began := time.Now()
+	mine.quota("many", corev1.ResourceQuotaSpec{Hard: hard})
 	theirs.quota("q", corev1.ResourceQuotaSpec{Hard: resourceQuantities("pods", "5")})
 	theirs.used("q", "pods", "0")
 	workloadtest.Await(t, "what exists is counted",

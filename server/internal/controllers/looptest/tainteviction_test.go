@@ -262,7 +262,7 @@ func TestTaintEvictionRestart(t *testing.T) {
 		node        string
 		tolerations []corev1.Toleration
 	}{
-		"second": {"tainted", taintEvictionTolerates(new(int64(1)))},
+		"second": {"tainted", taintEvictionTolerates(new(int64(3600)))}, // a second, later
 		"hour":   {"tainted", taintEvictionTolerates(new(int64(3600)))},
 		"stays":  {"tainted", taintEvictionTolerates(nil)},
 		"none":   {"clean", nil},
@@ -275,6 +275,9 @@ func TestTaintEvictionRestart(t *testing.T) {
 	c.evicted("first")
 	c.untouched("second", "hour", "stays", "none", "loses")
 	stop()
+	workloadtest.Must(c.CoreV1().Pods("default").Patch(t.Context(), "second", types.JSONPatchType,
+		[]byte(`[{"op":"replace","path":"/spec/tolerations/0/tolerationSeconds","value":1}]`),
+		metav1.PatchOptions{}))(t)
 	// The nodes change their roles, and two pods are others now.
 	c.node("tainted", nil)
 	c.node("clean", taintEvictionTaints)

@@ -61,6 +61,10 @@ func (s *state) note() []*corev1.Pod {
 		if !s.has(pod) || !over && !succeeded && !fails || !over && s.replaceable[indexOf(pod)] == pod {
 			continue
 		}
+		verdict := verdictOf(s.job, pod)
+		if !over && fails && verdict.action == batchv1.PodFailurePolicyActionFailJob {
+			continue // the next pass has to see why the Job fails
+		}
 		if len(release) >= mostUncounted {
 			s.later(pause)
 			break
@@ -71,8 +75,7 @@ func (s *state) note() []*corev1.Pod {
 		case succeeded && s.indexed(): // succeededIndexes has it
 		case succeeded && !slices.Contains(uncounted.Succeeded, pod.UID):
 			uncounted.Succeeded = append(uncounted.Succeeded, pod.UID)
-		case fails && s.valid(pod) &&
-			verdictOf(s.job, pod).action != batchv1.PodFailurePolicyActionIgnore:
+		case fails && s.valid(pod) && verdict.action != batchv1.PodFailurePolicyActionIgnore:
 			uncounted.Failed = append(uncounted.Failed, pod.UID)
 		}
 	}
