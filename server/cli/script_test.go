@@ -271,13 +271,14 @@ func busyPort(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("PORT", port)
 }
 
-// freeport NAME... sets environment variables to ports of 127.0.0.1 that are not in use.
+// freeport NAME... sets environment variables to ports of 127.0.0.1 that are not in use, and that no
+// other test gets by asking for any port.
 func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: freeport name...")
 	}
 	for _, name := range args {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := cli.ListenAside()
 		ts.Check(err)
 		defer l.Close() // at the end, so that the ports differ
 		_, port, err := net.SplitHostPort(l.Addr().String())
