@@ -117,9 +117,9 @@ func killDetached(dir string) {
 	})
 }
 
-// patience is how long a script waits for a condition. It is far more than a loaded machine with
-// the race detector needs.
-const patience = 60 * time.Second
+// patience is how long a script waits for a condition. It is more than a loaded machine needs to
+// compile and link an operator.
+const patience = 10 * time.Minute
 
 // until waits for a condition. If it gives up, it reports the last state.
 func until(ts *testscript.TestScript, condition func() (ok bool, state string)) {
@@ -182,8 +182,9 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// refusalLimit is how long a refusal may take.
-const refusalLimit = 5 * time.Second * slowdown
+// refusalLimit is how long a refusal may take. For an etcd that does not answer, the program waits
+// for four seconds. It is less than a start takes that hangs.
+const refusalLimit = 30 * time.Second * slowdown
 
 var progress = regexp.MustCompile(`(?m)^kinproc: still starting after .*\n`)
 
