@@ -49,6 +49,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"extension":    extension,
 	"freeport":     freePort,
 	"interrupt":    interrupt,
+	"prints":       prints,
 	"refuses":      refuses,
 	"request":      request,
 	"serverof":     serverOf,
@@ -171,14 +172,29 @@ func temporary(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// eventually ARGS... runs kinproc until it succeeds, for conditions that take a moment.
+// eventually ARGS... runs kinproc until it succeeds, for conditions that take a moment. With !, it
+// runs kinproc until it fails.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: eventually arguments...")
+	if len(args) == 0 {
+		ts.Fatalf("usage: [!] eventually arguments...")
 	}
 	until(ts, func() (bool, string) {
 		err := ts.Exec("kinproc", args...)
-		return err == nil, "kinproc " + strings.Join(args, " ") + ": " + ts.ReadFile("stderr")
+		return (err == nil) != neg, "kinproc " + strings.Join(args, " ") + ": " + ts.ReadFile("stderr")
+	})
+}
+
+// prints PATTERN ARGS... runs kinproc until it succeeds and its output matches.
+func prints(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: prints pattern arguments...")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	until(ts, func() (bool, string) {
+		err := ts.Exec("kinproc", args[1:]...)
+		return err == nil && pattern.MatchString(ts.ReadFile("stdout")),
+			"kinproc " + strings.Join(args[1:], " ") + ": " + ts.ReadFile("stdout") + ts.ReadFile("stderr")
 	})
 }
 
