@@ -84,12 +84,34 @@ var running sync.Mutex
 // exit is the panic value that replaces kubectl's os.Exit.
 type exit struct{ message string }
 
+// said is what a command has written to standard error. The command makes it the place for the
+// warnings that clients of this process get, also those of other tests.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// String returns what has been written.
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
 // Try runs a command and returns its output, and its error message as an error.
 func (k *Kubectl) Try(args ...string) (out string, err error) {
 	running.Lock()
 	defer running.Unlock()
 	cmdutil.BehaviorOnFatal(func(message string, _ int) { panic(exit{message}) })
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
+	var stderr said
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}
 	defer func() {
 		if r := recover(); r != nil {
