@@ -61,15 +61,18 @@ func (k *Kubectl) Apply(manifests string) string {
 	return k.Run("apply", "-f", file)
 }
 
-// WaitEstablished waits until a definition is established. The test fails if that takes about a
-// minute. kubectl wait fails at once while a definition has no conditions, so WaitEstablished tries
-// again.
+// WaitEstablished waits until a definition is established, and kubectl finds its resource: the
+// discovery documents have it a moment later. The test fails if that takes about a minute. kubectl
+// wait fails at once while a definition has no conditions, so WaitEstablished tries again.
 func (k *Kubectl) WaitEstablished(definition string) {
 	k.t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(k.t.Context(), 50*time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) {
 			_, last = k.Try("wait", "--for=condition=Established", "crd/"+definition, "--timeout=1m")
+			if last == nil {
+				_, last = k.Try("get", definition, "--all-namespaces")
+			}
 			return last == nil, nil
 		})
 	if err != nil {
