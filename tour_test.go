@@ -83,9 +83,14 @@ const tries = `tries() {
 
 // hasty matches commands that may have to be tried again. On a busy machine, kubectl may ask before
 // a definition has any conditions, and gives up then. It asks once for documents that a new
-// server's registration changes a moment later.
+// server's registration changes a moment later, and as a user who has just been given the right.
 var hasty = regexp.MustCompile(
-	`(?m)^.*\bkubectl (wait --for=condition=Established|explain \S+\.spec)`)
+	`(?m)^.*\bkubectl (wait --for=condition=Established|explain \S+\.spec|get \S+ --as \S+$)`)
+
+// served matches the commands that wait until a group of resources is served. What kubectl discovers
+// has the group a moment later.
+var served = regexp.MustCompile(
+	`(?m)^(.*\bkubectl) wait --for=condition=(?:Established crd|Available apiservice)/[^.\s]+\.(\S+)$`)
 
 // built matches the commands that build the program and run it.
 var built = regexp.MustCompile(`\bgo (run \.|tool kinproc)`)
@@ -96,6 +101,8 @@ var built = regexp.MustCompile(`\bgo (run \.|tool kinproc)`)
 func runnable(script string) string {
 	script = built.ReplaceAllString(script, "kinproc")
 	script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
+	script = served.ReplaceAllString(script,
+		"$0\nuntil [ \"$($1 api-resources --api-group=$2 -o name 2>/dev/null)\" ]; do :; done")
 	return tries + hasty.ReplaceAllString(script, "tries $0")
 }
 
@@ -109,7 +116,7 @@ func runWalk(t *testing.T, clone, script string) string {
 		"GOCACHE="+goCommand(t, ".", "env", "GOCACHE"),
 		"GOMODCACHE="+goCommand(t, ".", "env", "GOMODCACHE"),
 	)
-	shell.WaitDelay = 10 * time.Second
+	shell.WaitDelay = time.Minute // for programs that the walk has ended with kill
 	out, err := shell.CombinedOutput()
 	if err != nil {
 		stop := exec.Command("kinproc", "stop")

@@ -1,6 +1,7 @@
 package examples_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -47,8 +48,11 @@ func TestCrontab(t *testing.T) {
 	k.Run("delete", "crontab", "my-crontab")
 	k.Run("wait", "--for=delete", "cronjob/my-crontab", "--timeout=60s")
 	k.Run("delete", "crd", "crontabs.simple.extension.io")
-	if _, err := k.Try("get", "crontabs"); err == nil ||
-		!strings.Contains(err.Error(), "could not find the requested resource") {
-		t.Errorf("without the definition: %v", err)
-	}
+	eventually(t, func() error { // the server of the objects learns of it after kubectl
+		_, err := k.Try("get", "crontabs")
+		if err == nil || !strings.Contains(err.Error(), "could not find the requested resource") {
+			return fmt.Errorf("without the definition: %v", err)
+		}
+		return nil
+	})
 }

@@ -232,9 +232,9 @@ func (p *tab) keys(names ...string) {
 	}
 }
 
-// click clicks on the first element of a selector, once there is one.
+// click clicks on the first element of a selector, in the moment in which there is one.
 func (p *tab) click(selector string) {
 	p.t.Helper()
-	p.until(fmt.Sprintf("document.querySelector(%q)?.checkVisibility()", selector))
-	p.run(chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).click()", selector), nil))
+	p.until(fmt.Sprintf(`(e => e?.checkVisibility() && (e.click(), true))(document.querySelector(%q))`,
+		selector))
 }

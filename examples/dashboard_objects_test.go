@@ -65,6 +65,8 @@ func testObjects(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	p.until(`document.querySelector("#object").innerText.includes("phase: Running")`)
 	p.click(`.yaml [data-path="spec"]`)
 	p.until(`!document.querySelector(".yaml").innerText.includes("containers:")`)
+	// The lines of the latest change are marked, so none may follow that of the label.
+	k.Run("wait", "--for=condition=Ready", "pod/fresh", "--timeout=60s")
 	k.Run("label", "pod", "fresh", "color=green")
 	p.until(`document.querySelector(".yaml .fresh")?.innerText.includes("color: green")`)
 	if eval[bool](p, `document.querySelector(".yaml").innerText.includes("containers:")`) {
@@ -191,6 +193,8 @@ func testChangesFit(t *testing.T, b *browser, k *kubectl.Kubectl) {
 
 func testChange(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	k.Run("create", "deployment", "changed", "--image=nginx", "--replicas=1")
+	// An edit of an object that changes meanwhile is refused.
+	k.Run("rollout", "status", "deployment/changed", "--timeout=60s")
 	p := b.open(t, "objects?group=apps&resource=deployments&inside=default&name=changed", 1280, 800,
 		false)
 	p.until(`document.querySelector("#object").innerText.includes("kind: Deployment")`)

@@ -1,6 +1,7 @@
 package examples_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,9 +72,13 @@ func TestEngine(t *testing.T) {
 	if got := k.Run("get", "room", "lobby", "-o", "jsonpath={.spec.seats}"); got != "2" {
 		t.Errorf("%s seats after the restart, want 2", got)
 	}
-	if got := k.Run("explain", "room.spec"); !strings.Contains(got, "What people talk about") {
-		t.Errorf("kubectl explain: %s", got)
-	}
+	eventually(t, func() error { // the documents are asked for after the server is available
+		got, err := k.Try("explain", "room.spec")
+		if err == nil && !strings.Contains(got, "What people talk about") {
+			err = fmt.Errorf("kubectl explain: %s", got)
+		}
+		return err
+	})
 	k.Run("delete", "room", "lobby")
 	if got := k.Run("get", "rooms", "-o", "name"); got != "" {
 		t.Errorf("%q exists after the deletion", got)

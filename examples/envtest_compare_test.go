@@ -18,7 +18,8 @@ func compare(t *testing.T, assets string, args ...string) (stdout, stderr string
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), filepath.Join(built, "envtest-compare"), args...)
-	command.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+assets)
+	command.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+assets,
+		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m") // other tests keep the machine busy
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
 	err = command.Run()

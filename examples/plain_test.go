@@ -33,6 +33,7 @@ func TestPlain(t *testing.T) {
 	k.Run("apply", "-f", p.registration())
 	const service = "apiservice/v1.plain.example.com"
 	k.Run("wait", "--for=condition=Available", service, "--timeout=60s")
+	p.await(k, "/apis/plain.example.com/v1/greetings")
 
 	file := filepath.Join(t.TempDir(), "greeting.yaml")
 	write := func(text string) {

@@ -77,7 +77,11 @@ func newWardle(t *testing.T, s *server.Server, k *kubectl.Kubectl) *wardle {
 		}
 	}
 	w.etcd = etcdFlags(s)
-	w.addr = "localhost:0"
+	free := listenAside(t)
+	w.addr = free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
 	w.start()
 	t.Cleanup(w.stop)
 	return w
@@ -448,11 +452,14 @@ func testWardleUsers(t *testing.T, s *server.Server, w *wardle) {
 		{"service account, direct", direct(rest.CopyConfig(bearer)), isNil},
 		{"wrong token, direct", direct(&rest.Config{BearerToken: "wrong"}), apierrors.IsUnauthorized},
 	} {
-		_, err := dynamic.NewForConfigOrDie(test.config).Resource(flunders).Namespace("default").
-			List(t.Context(), metav1.ListOptions{})
-		if !test.want(err) {
-			t.Errorf("%s: %v", test.name, err)
-		}
+		client := dynamic.NewForConfigOrDie(test.config).Resource(flunders).Namespace("default")
+		eventually(t, func() error { // a new right is in force a moment later
+			_, err := client.List(t.Context(), metav1.ListOptions{})
+			if !test.want(err) {
+				return fmt.Errorf("%s: %v", test.name, err)
+			}
+			return nil
+		})
 	}
 }
 

@@ -41,7 +41,7 @@ func TestShop(t *testing.T) {
 		o.StandInPorts = []string{port}
 	}))
 	helm := buildHelm(t)
-	runHelm(t, k, helm, "install", "shop", filepath.Join("shop", "chart"), "--wait", "--timeout=60s",
+	runHelm(t, k, helm, "install", "shop", filepath.Join("shop", "chart"), "--wait", "--timeout=5m",
 		"--set=standIn="+address)
 
 	const installed = "serviceaccounts,configmaps,secrets,services,deployments,statefulsets,jobs," +
@@ -99,7 +99,7 @@ func TestShop(t *testing.T) {
 	replicas("5")
 	k.Run("annotate", "deployment", "web", "--overwrite", "kinproc.dev/cpu=100m")
 	replicas("2")
-	runHelm(t, k, helm, "uninstall", "shop", "--wait", "--timeout=60s")
+	runHelm(t, k, helm, "uninstall", "shop", "--wait", "--timeout=5m")
 }
 
 // buildHelm builds Helm from its module, and returns the program.

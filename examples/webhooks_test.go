@@ -148,7 +148,13 @@ func TestAdmissionWebhooks(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "no red, please") {
 					return fmt.Errorf("a red config map: %v", err)
 				}
-				return nil
+				// The webhook that changes may take effect after the one that refuses.
+				got, err := k.Try("create", "configmap", "blue", "-n", "hooked", "--from-literal=color=blue",
+					"--dry-run=server", "-o", "jsonpath={.data.mutated}")
+				if err == nil && got != "yes" {
+					err = fmt.Errorf("mutated: %q", got)
+				}
+				return err
 			})
 			k.Run("create", "configmap", "blue", "-n", "hooked", "--from-literal=color=blue")
 			if got := k.Run("get", "configmap", "blue", "-n", "hooked", "-o",

@@ -61,15 +61,18 @@ func (k *Kubectl) Apply(manifests string) string {
 	return k.Run("apply", "-f", file)
 }
 
-// WaitEstablished waits until a definition is established. The test fails if that takes about a
-// minute. kubectl wait fails at once while a definition has no conditions, so WaitEstablished tries
-// again.
+// WaitEstablished waits until a definition is established, and kubectl finds its resource: the
+// discovery documents have it a moment later. The test fails if that takes about a minute. kubectl
+// wait fails at once while a definition has no conditions, so WaitEstablished tries again.
 func (k *Kubectl) WaitEstablished(definition string) {
 	k.t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(k.t.Context(), 50*time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) {
 			_, last = k.Try("wait", "--for=condition=Established", "crd/"+definition, "--timeout=1m")
+			if last == nil {
+				_, last = k.Try("get", definition, "--all-namespaces")
+			}
 			return last == nil, nil
 		})
 	if err != nil {
@@ -84,12 +87,34 @@ var running sync.Mutex
 // exit is the panic value that replaces kubectl's os.Exit.
 type exit struct{ message string }
 
+// said is what a command has written to standard error. The command makes it the place for the
+// warnings that clients of this process get, also those of other tests.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// String returns what has been written.
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
 // Try runs a command and returns its output, and its error message as an error.
 func (k *Kubectl) Try(args ...string) (out string, err error) {
 	running.Lock()
 	defer running.Unlock()
 	cmdutil.BehaviorOnFatal(func(message string, _ int) { panic(exit{message}) })
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
+	var stderr said
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}
 	defer func() {
 		if r := recover(); r != nil {

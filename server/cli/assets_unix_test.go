@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kinproc/kinproc/server/cli"
 	"github.com/kinproc/kinproc/server/cli/internal/standin"
 )
 
@@ -44,7 +44,7 @@ func startEtcd(t *testing.T, prefix string) (shell *exec.Cmd, health string) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(hangups) })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := cli.ListenAside()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestKilledWhileCollecting(t *testing.T) {
 			// Nothing is waited for before the kill but that the collector has begun.
 			left := func(at func(n int) bool) {
 				t.Helper()
-				err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true,
+				err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true,
 					func(ctx context.Context) (bool, error) {
 						list, err := maps.List(ctx, metav1.ListOptions{LabelSelector: "test"})
 						return err == nil && at(len(list.Items)), err

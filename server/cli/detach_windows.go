@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -15,11 +16,15 @@ func detachedProcess() *syscall.SysProcAttr {
 // writes are on the disk already.
 func terminate(p *os.Process) error { return p.Kill() }
 
-// logTo redirects this process's standard output and standard error to a file.
-func logTo(path string) error {
+// logTo redirects this process's standard output and standard error to a file that begins with a
+// line. Who waits for the end of the output finds that line in the file.
+func logTo(path, line string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
+	}
+	if _, err := f.WriteString(line); err != nil {
+		return errors.Join(err, f.Close())
 	}
 	os.Stdout.Close()
 	os.Stderr.Close()

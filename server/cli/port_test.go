@@ -1,20 +1,36 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/cli/internal/settings"
 )
 
+// ListenAside listens at a port of 127.0.0.1 that is not one of those that the system gives to who
+// asks for any port. So nobody else gets it between the end of the listener and its use.
+func ListenAside() (net.Listener, error) {
+	const first, last = 10_000, 30_000
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first)))
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return l, err
+		}
+	}
+}
+
 // The port of a sandbox is the one that it has had, or the default, or a free one, unless somebody
 // names one.
 func TestListen(t *testing.T) {
 	t.Parallel()
 	hold := func() (port int, free func()) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := ListenAside()
 		if err != nil {
 			t.Fatal(err)
 		}

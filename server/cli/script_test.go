@@ -49,6 +49,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"extension":    extension,
 	"freeport":     freePort,
 	"interrupt":    interrupt,
+	"prints":       prints,
 	"refuses":      refuses,
 	"request":      request,
 	"serverof":     serverOf,
@@ -117,9 +118,9 @@ func killDetached(dir string) {
 	})
 }
 
-// patience is how long a script waits for a condition. It is far more than a loaded machine with
-// the race detector needs.
-const patience = 60 * time.Second
+// patience is how long a script waits for a condition. It is more than a loaded machine needs to
+// compile and link an operator.
+const patience = 10 * time.Minute
 
 // until waits for a condition. If it gives up, it reports the last state.
 func until(ts *testscript.TestScript, condition func() (ok bool, state string)) {
@@ -171,19 +172,35 @@ func temporary(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// eventually ARGS... runs kinproc until it succeeds, for conditions that take a moment.
+// eventually ARGS... runs kinproc until it succeeds, for conditions that take a moment. With !, it
+// runs kinproc until it fails.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: eventually arguments...")
+	if len(args) == 0 {
+		ts.Fatalf("usage: [!] eventually arguments...")
 	}
 	until(ts, func() (bool, string) {
 		err := ts.Exec("kinproc", args...)
-		return err == nil, "kinproc " + strings.Join(args, " ") + ": " + ts.ReadFile("stderr")
+		return (err == nil) != neg, "kinproc " + strings.Join(args, " ") + ": " + ts.ReadFile("stderr")
 	})
 }
 
-// refusalLimit is how long a refusal may take.
-const refusalLimit = 5 * time.Second * slowdown
+// prints PATTERN ARGS... runs kinproc until it succeeds and its output matches.
+func prints(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: prints pattern arguments...")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	until(ts, func() (bool, string) {
+		err := ts.Exec("kinproc", args[1:]...)
+		return err == nil && pattern.MatchString(ts.ReadFile("stdout")),
+			"kinproc " + strings.Join(args[1:], " ") + ": " + ts.ReadFile("stdout") + ts.ReadFile("stderr")
+	})
+}
+
+// refusalLimit is how long a refusal may take. For an etcd that does not answer, the program waits
+// for four seconds. It is less than a start takes that hangs.
+const refusalLimit = 30 * time.Second * slowdown
 
 var progress = regexp.MustCompile(`(?m)^kinproc: still starting after .*\n`)
 
@@ -271,13 +288,14 @@ func busyPort(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("PORT", port)
 }
 
-// freeport NAME... sets environment variables to ports of 127.0.0.1 that are not in use.
+// freeport NAME... sets environment variables to ports of 127.0.0.1 that are not in use, and that no
+// other test gets by asking for any port.
 func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: freeport name...")
 	}
 	for _, name := range args {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := cli.ListenAside()
 		ts.Check(err)
 		defer l.Close() // at the end, so that the ports differ
 		_, port, err := net.SplitHostPort(l.Addr().String())

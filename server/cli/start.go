@@ -257,10 +257,10 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			printTimings(s.out, srv.Timeline())
 		}
 		if o.detached {
-			if err := logTo(filepath.Join(held.path, logName)); err != nil {
+			line := fmt.Sprintf("%s %s is ready at %s\n", time.Now().Format(time.RFC3339), name, srv.URL())
+			if err := logTo(filepath.Join(held.path, logName), line); err != nil {
 				return err
 			}
-			fmt.Printf("%s %s is ready at %s\n", time.Now().Format(time.RFC3339), name, srv.URL())
 		}
 		return untilEnd(ctx, srv)
 	})

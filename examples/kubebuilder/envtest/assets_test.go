@@ -24,5 +24,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	// envtest itself waits for 20 s, which is short when other tests keep the machine busy.
+	if err := os.Setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "2m"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
