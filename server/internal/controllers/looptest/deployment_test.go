@@ -151,16 +151,21 @@ func TestDeploymentRollingUpdate(t *testing.T) {
 	}
 	c.Image("i:2")
 	d = c.complete(4)
-	watched.Stop()
-	ready, begun := map[string]bool{}, false
-	for e := range watched.ResultChan() {
-		pod := e.Object.(*corev1.Pod)
+	defer watched.Stop()
+	ready, begun, gone := map[string]bool{}, false, 0
+	for gone < 4 { // until the last pod of the first set is gone
+		e := <-watched.ResultChan()
+		pod, ok := e.Object.(*corev1.Pod)
+		if !ok {
+			t.Fatalf("the watch of pods got %+v", e)
+		}
 		switch e.Type {
 		case "BOOKMARK":
 			begun = true
 			continue
 		case "DELETED":
 			delete(ready, pod.Name)
+			gone++
 		default:
 			ready[pod.Name] = len(pod.Status.Conditions) > 0
 		}
