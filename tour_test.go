@@ -87,8 +87,8 @@ const tries = `tries() {
 var hasty = regexp.MustCompile(
 	`(?m)^.*\bkubectl (wait --for=condition=Established|explain \S+\.spec|get \S+ --as \S+$)`)
 
-// served matches the commands that wait until a group of resources is served. What kubectl discovers
-// has the group a moment later.
+// served matches the commands that wait until a group of resources is served. What kubectl
+// discovers has the group a moment later.
 var served = regexp.MustCompile(
 	`(?m)^(.*\bkubectl) wait --for=condition=(?:Established crd|Available apiservice)/[^.\s]+\.(\S+)$`)
 

@@ -288,8 +288,8 @@ func busyPort(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("PORT", port)
 }
 
-// freeport NAME... sets environment variables to ports of 127.0.0.1 that are not in use, and that no
-// other test gets by asking for any port.
+// freeport NAME... sets environment variables to ports of 127.0.0.1 that are not in use, and that
+// no other test gets by asking for any port.
 func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: freeport name...")
