@@ -206,7 +206,7 @@ func TestJobFailsByPolicyLater(t *testing.T) {
 	var refused atomic.Bool
 	config := s.RESTConfig()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return workloadtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodDelete && refused.CompareAndSwap(false, true) {
 				return nil, errors.New("the connection is broken")
 			}

@@ -90,12 +90,6 @@ func legacyTokensRun(t *testing.T, client kubernetes.Interface, now time.Time) (
 	return workloadtest.Start(t, d, legacytokens.Loop(func() time.Time { return now }))
 }
 
-// roundTripper is a function that is an http.RoundTripper.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // TestLegacyTokensRestart changes secrets that are invalid while the controller does not run, and
 // before it learns of the change.
 func TestLegacyTokensRestart(t *testing.T) {
@@ -162,7 +156,7 @@ func TestLegacyTokensRestart(t *testing.T) {
 	var deletions atomic.Int32
 	config := s.RESTConfig()
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return workloadtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			response, err := rt.RoundTrip(r)
 			if r.Method == http.MethodDelete {
 				deletions.Add(1)

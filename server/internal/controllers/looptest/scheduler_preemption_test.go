@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
 func (c schedulerCluster) priority(name string, value int32, policy corev1.PreemptionPolicy) {
@@ -124,7 +125,7 @@ func TestSchedulerPreemptionFails(t *testing.T) {
 	var refused atomic.Bool
 	config := c.server.RESTConfig()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return workloadtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodDelete && refused.CompareAndSwap(false, true) {
 				return nil, errors.New("the connection is broken")
 			}
