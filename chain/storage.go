@@ -1,10 +1,6 @@
 package chain
 
 import (
-	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
 )
 
@@ -14,8 +10,14 @@ type Storage = etcdstore.Backend
 // Informer reads the objects of a kind from etcd; see [Storage.Informer].
 type Informer = etcdstore.Informer
 
-// NewStorage returns a storage that uses client. The caller closes the client. All keys begin with
-// prefix, which defaults to /registry. Old revisions are kept for historyKept.
-func NewStorage(client *clientv3.Client, prefix string, historyKept time.Duration) *Storage {
-	return etcdstore.New(client, prefix, historyKept)
-}
+// StorageConfig says where and how objects are stored.
+type StorageConfig = etcdstore.Config
+
+// Database is the database of an embedded etcd, and Room says how full it is.
+type (
+	Database = etcdstore.Database
+	Room     = etcdstore.Room
+)
+
+// NewStorage returns a storage. It is stopped with [Storage.Stop].
+func NewStorage(c StorageConfig) *Storage { return etcdstore.New(c) }

@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,8 @@ type Etcd struct {
 	listener *listener
 	faults   *faults
 	failed   chan struct{}
+
+	quota, limit int64 // of the database, in bytes
 
 	mu  sync.Mutex
 	err error // why failed was closed; guarded by mu
@@ -86,9 +89,13 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 			return explain("open "+e.dir, err)
 		}
 	}
+	e.quota = cmp.Or(opts.QuotaBytes, DefaultQuotaBytes)
+	e.limit = limit(e.quota, e.dir)
+	config := serverConfig(e.dir, opts.Ephemeral, lg)
+	config.QuotaBackendBytes = e.limit
 	var server *etcdserver.EtcdServer
 	err := e.faults.call(ctx, func() (err error) {
-		server, err = etcdserver.NewServer(serverConfig(e.dir, opts.Ephemeral, lg))
+		server, err = etcdserver.NewServer(config)
 		return err
 	}, func() { server.Cleanup() })
 	if err != nil {

@@ -2,6 +2,7 @@ package embed
 
 import (
 	"errors"
+	"fmt"
 
 	"go.uber.org/zap"
 )
@@ -22,6 +23,11 @@ type Options struct {
 	// not hold etcd data yet.
 	From *Snapshot
 
+	// QuotaBytes is the size that the database should have at most. Default: [DefaultQuotaBytes]. Etcd
+	// itself refuses to write a little later: whoever writes keeps to the quota by asking [Etcd.Room],
+	// so that there is room left for deletions. A database that is larger can be opened.
+	QuotaBytes int64
+
 	// ListenClient opens a Unix socket with mode 0600 for clients outside the process, such as
 	// etcdctl. If it is not set, the member can only be reached through [Etcd.Client].
 	ListenClient bool
@@ -41,6 +47,13 @@ func (o Options) validate() error {
 			Op:   "start etcd",
 			Err:  errors.New("no data directory"),
 			Hint: "set Dir or Ephemeral",
+		}
+	}
+	if o.QuotaBytes != 0 && (o.QuotaBytes < MinQuotaBytes || o.QuotaBytes > MaxQuotaBytes) {
+		return &Error{
+			Op:   "start etcd",
+			Err:  fmt.Errorf("a quota of %d bytes is too small or too large", o.QuotaBytes),
+			Hint: fmt.Sprintf("set QuotaBytes to a number from %d to %d", MinQuotaBytes, MaxQuotaBytes),
 		}
 	}
 	return nil

@@ -57,7 +57,8 @@ func (o configs) listen() requests.ListenConfig {
 func (o configs) etcd(dir *datadir.Dir) etcdconn.Config {
 	c := etcdconn.Config{
 		Servers: o.EtcdServers, CAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile,
-		Dir: dir.Etcd(), Ephemeral: !dir.Kept, Log: o.Log, Names: o.names(),
+		Dir: dir.Etcd(), Ephemeral: !dir.Kept, QuotaBytes: o.QuotaBackendBytes, ReadOnly: o.ReadOnly,
+		Log: o.Log, Names: o.names(),
 	}
 	if o.From != nil {
 		c.From = o.From.data

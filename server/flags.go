@@ -1,9 +1,7 @@
 package server
 
 import (
-	"cmp"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -92,9 +90,12 @@ func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.EtcdPrefix, "etcd-prefix", o.EtcdPrefix,
 		"prefix of all keys in etcd; /registry if empty")
 	f.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "how long events are kept; for ever if 0")
-	f.DurationVar(&o.HistoryKept, "history-kept", cmp.Or(o.HistoryKept, time.Hour),
-		"how long old versions of objects are kept at least, but at most 100,000 of them or 256 MiB if "+
-			"this is longer than 5m; see kinproc history")
+	f.DurationVar(&o.HistoryKept, "history-kept", o.HistoryKept,
+		"how long old versions of objects are kept at least, but at most 100,000 of them, and 256 MiB "+
+			"or a quarter of --quota-backend-bytes; see kinproc history")
+	f.Int64Var(&o.QuotaBackendBytes, "quota-backend-bytes", o.QuotaBackendBytes,
+		"size that the database of the embedded etcd has at most; when objects fill it, only reads and "+
+			"deletions go on")
 	o.addEncryptionFlags(f)
 }
 

@@ -14,6 +14,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kinproc/kinproc/chain"
+	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/featuregates"
@@ -30,7 +31,7 @@ const (
 	defaultMaxMutatingRequestsInFlight = 200
 
 	defaultEventTTL          = time.Hour
-	defaultHistoryKept       = 5 * time.Minute
+	defaultHistoryKept       = time.Hour
 	defaultRequestTimeout    = time.Minute
 	defaultMinRequestTimeout = 1800
 
@@ -107,10 +108,15 @@ type Options struct {
 	EncryptionProviderConfigAutomaticReload bool
 	// EventTTL is how long events are kept. Default: an hour.
 	EventTTL time.Duration
-	// HistoryKept is how long etcd keeps old versions of objects at least, for watches that are behind
-	// and for kinproc history. If it is longer than the default, at most 100,000 revisions or 256 MiB
-	// are kept. Default: five minutes, as in kube-apiserver.
+	// HistoryKept is how long etcd keeps old versions of objects, for watches that are behind and for
+	// kinproc history: at least for this time and at most for twice as long, but never more than
+	// 100,000 revisions, and 256 MiB or a quarter of QuotaBackendBytes. Default: an hour.
 	HistoryKept time.Duration
+	// QuotaBackendBytes is the size that the database of the embedded etcd has at most. Old versions
+	// are removed before that. When objects alone fill it, requests that would add something get an
+	// error with the reason StorageError, and reads and deletions go on. Default: 2 GiB, as in etcd.
+	// At least 16 MiB.
+	QuotaBackendBytes int64
 	// PKIDir holds the certificate authorities and the service account key, under kubeadm's names:
 	// ca.crt, ca.key, front-proxy-ca.crt, front-proxy-ca.key, sa.key and sa.pub. Start creates what
 	// is missing. Control planes that share an etcd need the same ones, in one directory or in
@@ -367,6 +373,7 @@ func (o *Options) complete() {
 			defaultMaxMutatingRequestsInFlight)
 		o.EventTTL = cmp.Or(o.EventTTL, defaultEventTTL)
 		o.HistoryKept = cmp.Or(o.HistoryKept, defaultHistoryKept)
+		o.QuotaBackendBytes = cmp.Or(o.QuotaBackendBytes, embed.DefaultQuotaBytes)
 		o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultRequestTimeout)
 		o.MinRequestTimeout = cmp.Or(o.MinRequestTimeout, defaultMinRequestTimeout)
 	}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"math"
 	"net"
 	"reflect"
 	"slices"
@@ -43,6 +44,9 @@ func TestErrorsNameOptions(t *testing.T) {
 		{"TLSCipherSuites", "tls-cipher-suites",
 			func(o *server.Options) { o.TLSCipherSuites = []string{"nope"} }},
 		{"HistoryKept", "history-kept", func(o *server.Options) { o.HistoryKept = -1 }},
+		{"QuotaBackendBytes", "quota-backend-bytes", func(o *server.Options) { o.QuotaBackendBytes = 1 }},
+		{"QuotaBackendBytes", "quota-backend-bytes",
+			func(o *server.Options) { o.QuotaBackendBytes = math.MaxInt64 }},
 		{"MaxRequestsInFlight", "max-requests-inflight",
 			func(o *server.Options) { o.MaxRequestsInFlight = -1 }},
 		{"MaxMutatingRequestsInFlight", "max-mutating-requests-inflight",

@@ -15,6 +15,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 
+	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/controllers"
@@ -196,6 +197,14 @@ func (o *Options) validateTimes() []error {
 	}
 	if o.HistoryKept <= 0 {
 		errs = append(errs, o.wrong("HistoryKept", "history-kept", "%s is not positive", o.HistoryKept))
+	}
+	switch quota := o.QuotaBackendBytes; {
+	case quota < embed.MinQuotaBytes || quota > embed.MaxQuotaBytes:
+		errs = append(errs, o.wrong("QuotaBackendBytes", "quota-backend-bytes",
+			"%d is not from %d (16 MiB) to %d (1 TiB)", quota, embed.MinQuotaBytes, embed.MaxQuotaBytes))
+	case o.sharesEtcd() && quota != embed.DefaultQuotaBytes:
+		errs = append(errs, o.wrong("QuotaBackendBytes", "quota-backend-bytes", "an external etcd has a "+
+			"quota of its own"))
 	}
 	if o.RequestTimeout <= 0 {
 		errs = append(errs, o.wrong("RequestTimeout", "request-timeout", "%s is not positive",

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -70,7 +71,7 @@ func newBuiltins(t *testing.T) *builtins {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backend := etcdstore.New(e.Client(), "", etcdstore.HistoryKept)
+	backend := etcdstore.New(etcdstore.Config{Client: e.Client(), HistoryKept: time.Hour})
 	t.Cleanup(func() {
 		backend.Stop()
 		if err := e.Stop(context.Background()); err != nil {

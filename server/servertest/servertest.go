@@ -50,7 +50,6 @@
 package servertest
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -94,7 +93,6 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	for _, c := range configure {
 		c(&options)
 	}
-	options.HistoryKept = cmp.Or(options.HistoryKept, time.Hour)
 	bubble := inBubble(t)
 	if bubble && options.Network == nil {
 		t.Fatalf("servertest: Run in a bubble of testing/synctest needs the option servertest.InBubble: " +

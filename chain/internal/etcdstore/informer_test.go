@@ -44,7 +44,7 @@ func newConfigMaps(t *testing.T) configMaps {
 
 func newConfigMapsIn(t *testing.T, client *clientv3.Client) configMaps {
 	t.Helper()
-	backend := New(client, "", HistoryKept)
+	backend := New(Config{Client: client, HistoryKept: time.Hour})
 	t.Cleanup(backend.Stop)
 	resources := Resources{
 		Backend: backend,

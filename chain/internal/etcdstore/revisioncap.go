@@ -13,45 +13,53 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/writers"
 )
 
-// RevisionsKept is how many revisions are kept at most where they are kept for long.
+// RevisionsKept is how many revisions are kept at most.
 const RevisionsKept = 100_000
 
-// bytesKept is about how many bytes such revisions have together at most. etcd refuses to write
-// when its database has 2 GiB.
-const bytesKept = 256 << 20
+// maxBytesKept is about how many bytes old revisions have together at most.
+const maxBytesKept = 256 << 20
+
+// bytesKept returns about how many bytes old revisions have together at most: not more than a
+// quarter of the quota of the database, if it is known.
+func bytesKept(d Database) int64 {
+	if d == nil {
+		return maxBytesKept
+	}
+	return min(maxBytesKept, d.Room().Quota/4)
+}
 
 // revisionCap removes the oldest revisions when there are too many or when they are too large,
-// whereas the compactor removes those that are too old. Its zero value does nothing.
+// whereas the compactor removes those that are too old.
 type revisionCap struct {
 	client      *clientv3.Client
-	kept, bytes int64 // revisions, and their size
+	kept, bytes int64    // revisions, and their size
+	database    Database // nil: an external etcd
 	writers     *writers.Memory
 	ctx         context.Context
 	cancel      context.CancelFunc
 
-	mu      sync.Mutex
-	next    int64 // the revision at which there are too many
-	written int64 // bytes since the start
-	marks   []mark
-	running sync.WaitGroup
+	mu       sync.Mutex
+	next     int64 // the revision at which there are too many
+	replaced int64 // bytes that later revisions have replaced
+	base     int64 // of them, what has been removed
+	marks    []mark
+	running  sync.WaitGroup
 }
 
-// mark says how many bytes had been written when a revision was.
-type mark struct{ revision, written int64 }
+// mark says how many bytes had been replaced by a revision.
+type mark struct{ revision, replaced int64 }
 
-func (c *revisionCap) start(client *clientv3.Client, w *writers.Memory, kept, bytes int64) {
-	c.client, c.writers, c.kept, c.bytes, c.next = client, w, kept, bytes, kept
+func (c *revisionCap) start(client *clientv3.Client, w *writers.Memory, d Database, kept, bytes int64) {
+	c.client, c.writers, c.database = client, w, d
+	c.kept, c.bytes, c.next = kept, bytes, kept
 	c.ctx, c.cancel = context.WithCancel(client.Ctx())
 }
 
-// reached says that a revision with some bytes has been written.
-func (c *revisionCap) reached(revision, bytes int64) {
-	if c.cancel == nil {
-		return
-	}
+// reached says that a revision has replaced values of some bytes.
+func (c *revisionCap) reached(revision, replaced int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	oldest := c.tooLarge(revision, bytes)
+	oldest := c.tooLarge(revision, replaced)
 	if revision >= c.next {
 		c.next = revision + max(c.kept/10, 1) // each time, all keys are read
 		oldest = max(oldest, revision-c.kept+c.kept/10)
@@ -68,17 +76,30 @@ func (c *revisionCap) reached(revision, bytes int64) {
 
 // tooLarge returns the revision before which the revisions are too large, or 0. The caller holds
 // the mutex.
-func (c *revisionCap) tooLarge(revision, bytes int64) (oldest int64) {
-	c.written += bytes
-	if n := len(c.marks); n == 0 || c.written-c.marks[n-1].written > c.bytes/8 {
-		c.marks = append(c.marks, mark{revision, c.written})
-	}
-	if c.written-c.marks[0].written <= c.bytes {
+func (c *revisionCap) tooLarge(revision, replaced int64) (oldest int64) {
+	if c.database != nil && c.database.Room().Used <= c.bytes {
+		c.marks = nil // all that is stored is not too large
 		return 0
 	}
-	for c.written-c.marks[0].written > c.bytes*3/4 && len(c.marks) > 1 {
+	if len(c.marks) == 0 {
+		// What has been replaced so far is not known. At first, it is assumed to be much.
+		c.replaced, c.base = 0, 0
+		if c.database != nil {
+			c.replaced = c.bytes * 3 / 4
+		}
+		c.marks = append(c.marks, mark{revision, c.replaced})
+	}
+	c.replaced += replaced
+	if c.replaced-c.marks[len(c.marks)-1].replaced > c.bytes/8 {
+		c.marks = append(c.marks, mark{revision, c.replaced})
+	}
+	if c.replaced-c.base <= c.bytes {
+		return 0
+	}
+	for c.replaced-c.marks[0].replaced > c.bytes*3/4 && len(c.marks) > 1 {
 		c.marks = c.marks[1:]
 	}
+	c.base = c.marks[0].replaced
 	return c.marks[0].revision
 }
 
@@ -101,9 +122,6 @@ func (c *revisionCap) compact(revision int64) error {
 }
 
 func (c *revisionCap) stop() {
-	if c.cancel == nil {
-		return
-	}
 	c.mu.Lock()
 	c.cancel()
 	c.mu.Unlock()

@@ -40,9 +40,18 @@ import (
 // DefaultPrefix is the prefix of kube-apiserver's keys.
 const DefaultPrefix = "/registry"
 
-// HistoryKept is how long etcd keeps old revisions for watches that are behind, if nothing else is
-// said. It corresponds to kube-apiserver's --etcd-compaction-interval.
-const HistoryKept = 5 * time.Minute
+// Config says where and how objects are stored.
+type Config struct {
+	// Client is that of etcd. The caller closes it.
+	Client *clientv3.Client
+	// Prefix is that of all keys. Default: [DefaultPrefix].
+	Prefix string
+	// HistoryKept is how long old revisions are kept at least, except that there are at most 100,000
+	// of them, and 256 MiB or a quarter of the database's quota.
+	HistoryKept time.Duration
+	// Database is that of an embedded etcd, or nil.
+	Database Database
+}
 
 // Backend is the etcd that the stores share. Create one with [New] and stop it with [Backend.Stop].
 type Backend struct {
@@ -62,6 +71,7 @@ type Backend struct {
 	writers writers.Memory
 	writing atomic.Int32 // transactions whose writer will be known
 	cap     revisionCap
+	quota   quota
 	reading chan struct{} // has one element while old versions are read
 
 	mu      sync.Mutex
@@ -80,10 +90,9 @@ type Backend struct {
 	beginning sync.RWMutex
 }
 
-// New returns a backend that uses client. The caller closes the client. An empty prefix stands for
-// [DefaultPrefix]. Old revisions are kept for at least the given time, but if that is longer than
-// [HistoryKept], at most [RevisionsKept] of them.
-func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
+// New returns a backend. It is stopped with [Backend.Stop].
+func New(c Config) *Backend {
+	client, prefix := c.Client, c.Prefix
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
@@ -91,7 +100,6 @@ func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 	traced.Lease, traced.Watcher, traced.Maintenance = client.Lease, client.Watcher, client.Maintenance
 	kc := &etcdkubernetes.Client{Client: traced}
 	counters := newCounters(traced)
-	kc.Kubernetes = pager{kc, counters}
 	// If this is not checked, watch caches refuse to send the initial events of a watch, which is
 	// how informers list.
 	checker, embedded := feature.DefaultFeatureSupportChecker, len(client.Endpoints()) == 0
@@ -106,25 +114,32 @@ func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 		prefix:      prefix,
 		feed:        newFeed(client, prefix),
 		counters:    counters,
-		compactor:   etcd3.NewCompactor(onFeedStream(client), kept, clock.RealClock{}, nil),
+		compactor:   etcd3.NewCompactor(onFeedStream(client), c.HistoryKept, clock.RealClock{}, nil),
 		caches:      map[*cachedOnWatch]struct{}{},
 		opened:      map[schema.GroupResource]int{},
 		reading:     make(chan struct{}, 1),
 		undecodable: make(chan struct{}),
 	}
-	if kept > HistoryKept {
-		b.cap.start(onFeedStream(client), &b.writers, RevisionsKept, bytesKept)
-	}
+	kc.Kubernetes = pager{roomy{kc, b}, counters}
+	kept := bytesKept(c.Database)
+	b.quota.start(onFeedStream(client), &b.writers, c.Database, kept)
+	b.cap.start(onFeedStream(client), &b.writers, c.Database, RevisionsKept, kept)
 	traced.KV = tracedKV{client.KV, b}
+	traced.Lease = roomyLease{client.Lease, &b.quota}
 	return b
 }
 
-// wrote notes that a request has written a revision, with some bytes.
-func (b *Backend) wrote(ctx context.Context, revision, bytes int64) {
+// wrote notes that a request has written a revision.
+func (b *Backend) wrote(ctx context.Context, revision int64) {
 	if b.writers.Note(ctx, revision) {
 		b.writers.Forget(b.compactor.CompactRevision())
 	}
+}
+
+// replaced notes that a revision with a value of some bytes has replaced one.
+func (b *Backend) replaced(revision, bytes, size int64) {
 	b.cap.reached(revision, bytes)
+	b.quota.wrote(size)
 }
 
 // inProcess answers feature checkers for an etcd without endpoints. They ask in the background, and
@@ -163,6 +178,7 @@ func (b *Backend) Stop() {
 	wg.Go(b.compactor.Stop)
 	wg.Go(b.feed.stop)
 	wg.Go(b.cap.stop)
+	wg.Go(b.quota.stop)
 	wg.Go(b.counters.stop)
 	for c := range caches {
 		wg.Go(c.stop)

@@ -61,18 +61,11 @@ type signedTxn struct {
 	txn     clientv3.Txn
 	ctx     context.Context
 	backend *Backend
-	bytes   int64
 }
 
 func (s *signedTxn) If(cs ...clientv3.Cmp) clientv3.Txn { s.txn = s.txn.If(cs...); return s }
 
-func (s *signedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	for _, op := range ops {
-		s.bytes += int64(len(op.ValueBytes()))
-	}
-	s.txn = s.txn.Then(ops...)
-	return s
-}
+func (s *signedTxn) Then(ops ...clientv3.Op) clientv3.Txn { s.txn = s.txn.Then(ops...); return s }
 
 func (s *signedTxn) Else(ops ...clientv3.Op) clientv3.Txn { s.txn = s.txn.Else(ops...); return s }
 
@@ -81,7 +74,7 @@ func (s *signedTxn) Commit() (*clientv3.TxnResponse, error) {
 	defer s.backend.writing.Add(-1)
 	resp, err := s.txn.Commit()
 	if err == nil && resp.Succeeded {
-		s.backend.wrote(s.ctx, resp.Header.Revision, s.bytes)
+		s.backend.wrote(s.ctx, resp.Header.Revision)
 	}
 	return resp, err
 }

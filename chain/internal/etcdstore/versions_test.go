@@ -234,7 +234,7 @@ func TestWritersOfCompactedRevisionsAreForgotten(t *testing.T) {
 			if revision == 5_000 {
 				c.backend.compactor = compacted(4_000)
 			}
-			c.backend.wrote(r.Context(), revision, 100)
+			c.backend.wrote(r.Context(), revision)
 		}
 	})).ServeHTTP(nil, r)
 	for revision, want := range map[int64]bool{1: false, 2_000: false, 4_000: true, 10_000: true} {
@@ -248,7 +248,7 @@ func TestRevisionsAreCapped(t *testing.T) {
 	t.Parallel()
 	c := newConfigMaps(t)
 	var capped revisionCap
-	capped.start(onFeedStream(c.backend.client.Client), &c.backend.writers, 20, 1000)
+	capped.start(onFeedStream(c.backend.client.Client), &c.backend.writers, nil, 20, 1000)
 	defer capped.stop()
 	first := c.commit(putObject("configmaps/default/one", "a"))
 	last := c.commit(putObject("configmaps/default/one", "b"))

@@ -35,7 +35,7 @@ func newCluster(t testing.TB) *cluster {
 			t.Error(err)
 		}
 	})
-	backend := chain.NewStorage(etcd.Client(), "", time.Hour)
+	backend := chain.NewStorage(chain.StorageConfig{Client: etcd.Client(), HistoryKept: time.Hour})
 	t.Cleanup(backend.Stop)
 	resources, err := core.RESTOptions(backend)
 	if err != nil {

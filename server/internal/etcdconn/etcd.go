@@ -34,6 +34,9 @@ type Config struct {
 	Dir string
 	// Ephemeral is true if the embedded etcd does not wait for the disk.
 	Ephemeral bool
+	// QuotaBytes is what the database of the embedded etcd should have at most.
+	QuotaBytes int64
+	ReadOnly   bool
 	// From is what the embedded etcd begins with, or nil.
 	From *embed.Snapshot
 
@@ -64,11 +67,12 @@ func Open(ctx context.Context, c Config, s *stopper.Stopper) (*Conn, error) {
 	}
 	alive, end := context.WithCancelCause(context.Background())
 	e, err := embed.Start(ctx, embed.Options{
-		Dir:       c.Dir,
-		Ephemeral: c.Ephemeral,
-		From:      c.From,
-		Logger:    newLogger(c.Log),
-		OnFailure: func(err error) { end(err); s.Fail(err) },
+		Dir:        c.Dir,
+		Ephemeral:  c.Ephemeral,
+		From:       c.From,
+		QuotaBytes: c.QuotaBytes,
+		Logger:     newLogger(c.Log),
+		OnFailure:  func(err error) { end(err); s.Fail(err) },
 	})
 	if errors.Is(err, embed.ErrHasData) {
 		return nil, c.Names.Wrong("From", "from", "%w", err)
@@ -77,8 +81,20 @@ func Open(ctx context.Context, c Config, s *stopper.Stopper) (*Conn, error) {
 		return nil, err
 	}
 	s.Push("etcd", func() error { return e.Stop(context.Background()) })
+	if e.Room().Full() && !c.ReadOnly {
+		// What an earlier process left full must not refuse what every control plane writes first.
+		if _, err := e.MakeRoom(ctx); err != nil {
+			return nil, fmt.Errorf("make room in the database, which is full: %w", err)
+		}
+	}
 	return &Conn{e.Client(), e, alive}, nil
 }
+
+// database is the database of the embedded etcd.
+type database struct{ *embed.Etcd }
+
+// Room implements chain.Database.
+func (d database) Room() chain.Room { return chain.Room(d.Etcd.Room()) }
 
 func dial(ctx context.Context, c Config, s *stopper.Stopper) (*Conn, error) {
 	watch := &leaderWatch{}
@@ -191,7 +207,11 @@ type StorageConfig struct {
 
 // NewStorage returns the storage of all objects.
 func NewStorage(etcd *Conn, c StorageConfig, s *stopper.Stopper) *chain.Storage {
-	storage := chain.NewStorage(etcd.Client, c.Prefix, c.HistoryKept)
+	config := chain.StorageConfig{Client: etcd.Client, Prefix: c.Prefix, HistoryKept: c.HistoryKept}
+	if etcd.Embedded != nil {
+		config.Database = database{etcd.Embedded}
+	}
+	storage := chain.NewStorage(config)
 	if c.Encryption != nil {
 		storage.Encrypt(c.Encryption)
 	}
