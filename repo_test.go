@@ -125,7 +125,7 @@ var rooms = map[string][]string{
 		"chain/kind", "server/internal/auth/pki", "server/internal/requests/connections",
 	},
 	"server/cli": {
-		"server", "server/internal/auth/pki", "server/internal/disturb",
+		"embed", "server", "server/internal/auth/pki", "server/internal/disturb",
 		"server/internal/requests/paths", "chain/fault", "chain/history", "chain/trace",
 	},
 	"server": {"chain", "embed"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -25,6 +26,9 @@ const (
 	// commits is the number of commits after which bbolt counts the pages that a compaction has freed:
 	// they stay reserved for the readers of the two transactions before.
 	commits = 3
+	// readersTick and readersTicks are how often readers that end are looked for.
+	readersTick  = time.Millisecond
+	readersTicks = 200
 )
 
 // reserve is what the database may have beyond its quota, for deletions and for what makes room.
@@ -99,10 +103,31 @@ func (e *Etcd) compact(ctx context.Context) (oldest int64, err error) {
 	_, err = untilFault(ctx, e.faults, func() (struct{}, error) {
 		for range commits {
 			e.server.Backend().ForceCommit()
+			if err := e.awaitReaders(ctx); err != nil {
+				return struct{}{}, err
+			}
 		}
 		return struct{}{}, nil
 	})
 	return oldest, err
+}
+
+// awaitReaders waits for the readers of the transaction before the last one. A long read, such as
+// that of a snapshot, is not waited for.
+func (e *Etcd) awaitReaders(ctx context.Context) error {
+	tick := time.NewTicker(readersTick)
+	defer tick.Stop()
+	for range readersTicks {
+		if e.server.Backend().OpenReadTxN() <= 1 { // the reader of the next requests
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 // Shrink rewrites the database file without what is unused. Reads and writes wait meanwhile.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/metricsapi"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/connections"
+	"github.com/kinproc/kinproc/server/internal/requests/paths"
 	"github.com/kinproc/kinproc/server/internal/reset"
 	"github.com/kinproc/kinproc/server/internal/simulated"
 	"github.com/kinproc/kinproc/server/internal/stopper"
@@ -224,6 +226,7 @@ func (s starter) serve(ctx, reading context.Context, g ground) (*running, error)
 		Available: apiServers.Chain.Aggregator.WaitAvailable,
 	})
 	apiServers.Handle(control.Handlers())
+	apiServers.Handle(map[string]http.Handler{paths.Database: http.HandlerFunc(g.etcd.ServeRoom)})
 	if err := apiServers.Start(ctx, reading, func(ctx context.Context) error {
 		if err := written(); err != nil {
 			return err

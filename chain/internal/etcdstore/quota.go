@@ -122,14 +122,14 @@ func (q *quota) admit(ctx context.Context, value []byte, replaced int64) error {
 			return nil
 		}
 		if made == nil {
-			return refuseFull(r)
+			return refuseFull(r, size)
 		}
 		select {
 		case <-made:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-q.ctx.Done():
-			return refuseFull(r)
+			return refuseFull(r, size)
 		}
 	}
 }
@@ -217,21 +217,22 @@ func (q *quota) run(what string, task func(context.Context) error) <-chan struct
 	return done
 }
 
-// refuseFull returns the error of a write for which the database has no room.
-func refuseFull(r Room) error {
-	return storageError("the database of the control plane is full: %s of %s are in use. Delete "+
-		"objects, or start the control plane with a larger --quota-backend-bytes",
-		mebibytes(r.Used), mebibytes(r.Quota))
+// refuseFull returns the error of a write of some bytes for which the database has no room.
+func refuseFull(r Room, size int64) error {
+	return storageError("the database of the control plane is full: %s of %s are in use, and this "+
+		"takes %d bytes. Delete objects, or start the control plane with a larger --quota-backend-bytes",
+		mebibytes(r.Used), mebibytes(r.Quota), size)
 }
 
-// explain returns an API error if etcd has refused to write because it is full, or else err.
-func (q *quota) explain(err error) error {
+// explain returns an API error if etcd has refused to write some bytes because it is full, or else
+// err.
+func (q *quota) explain(err error, size int64) error {
 	if !errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace) {
 		return err
 	}
 	if q.database != nil {
 		q.makeRoom(true)
-		return refuseFull(q.database.Room())
+		return refuseFull(q.database.Room(), size)
 	}
 	return storageError("etcd refuses to write because its database is full. Its administrator has to " +
 		"compact it, defragment each member and disarm the alarm (etcdctl compaction, defrag, alarm " +
@@ -268,7 +269,7 @@ func (r roomy) OptimisticPut(
 	}
 	resp, err = r.Interface.OptimisticPut(ctx, key, value, expected, opts)
 	if err != nil {
-		return resp, b.quota.explain(err)
+		return resp, b.quota.explain(err, int64(len(value)))
 	}
 	if resp.Succeeded {
 		b.replaced(resp.Revision, replaced, int64(len(value)))
@@ -300,7 +301,7 @@ type roomyLease struct {
 func (l roomyLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
 	resp, err := l.Lease.Grant(ctx, ttl)
 	if err != nil {
-		return resp, l.quota.explain(err)
+		return resp, l.quota.explain(err, 0)
 	}
 	return resp, nil
 }

@@ -10,3 +10,6 @@ const (
 	Snapshot = "/kinproc/snapshot"
 	Reset    = "/kinproc/reset"
 )
+
+// Database says how full etcd's database is, for those who may get the URL.
+const Database = "/kinproc/database"
