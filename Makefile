@@ -127,11 +127,22 @@ attack: ## Repeat attacks that once succeeded: on loopback, with bounded time an
 	@$(call each,GOMEMLIMIT=2GiB go test -vet=off -timeout 10m -run '^TestAttack' $$(grep -rlE \
 		'^func TestAttack' --include='*_test.go' . | xargs -n 1 dirname | sort -u | grep -v '^./examples'))
 
+# What make soak does for about an hour on two cores.
+KILLS ?= 10000
+RESETS ?= 500
+UPDATES ?= 20000
+CUT ?= 30s
+CYCLES ?= 500
+CROWD ?= 100
+
 .PHONY: soak
-soak: ## Kill the program ROUNDS (200) times, run 500 control planes one by one, and 100 at once.
-	go test -v -timeout 60m -run 'TestAcknowledgedWritesSurviveKill|TestKilledDuringAReset' ./server/cli -rounds $(ROUNDS)
-	go test -v -timeout 60m -run TestCyclesLeaveNothing ./server/servertest -cycles 500
-	go test -v -timeout 60m -run TestCrowd ./server/servertest -crowd 100
+soak: ## For an hour: KILLS, RESETS, UPDATES, troubles of replicas for CUT each, CYCLES, a CROWD.
+	go test -v -vet=off -count=1 -timeout 4h -run TestAcknowledgedWritesSurviveKill ./server/cli -rounds $(KILLS)
+	go test -v -vet=off -count=1 -timeout 1h -run TestKilledDuringAReset ./server/cli -rounds $(RESETS)
+	go test -v -vet=off -count=1 -timeout 2h -run TestUpdatesLeaveRoom ./server/cli -updates $(UPDATES)
+	go test -C examples -v -vet=off -count=1 -timeout 1h -run TestReplicasInTrouble . -cut $(CUT)
+	go test -v -vet=off -count=1 -timeout 1h -run TestCyclesLeaveNothing ./server/servertest -cycles $(CYCLES)
+	go test -v -vet=off -count=1 -timeout 1h -run TestCrowd ./server/servertest -crowd $(CROWD)
 
 .PHONY: conformance
 conformance: ## Compare responses with those recorded from a real kube-apiserver.

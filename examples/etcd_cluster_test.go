@@ -92,21 +92,28 @@ func startEtcdCluster(t *testing.T) []*member {
 	}
 	for _, m := range members {
 		m.Cluster = strings.Join(cluster, ",")
-		config, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.process = exec.Command(os.Args[0])
-		m.process.Env = append(os.Environ(), memberVariable+"="+string(config))
-		if _, err := m.process.StdinPipe(); err != nil {
-			t.Fatal(err)
-		}
+		m.process = m.command(t)
 		if err := m.process.Start(); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { m.kill(t) })
 	}
 	return members
+}
+
+// command returns the command that runs the member until this process ends.
+func (m *member) command(t *testing.T) *exec.Cmd {
+	t.Helper()
+	config, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), memberVariable+"="+string(config))
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
 }
 
 func (m *member) kill(t *testing.T) {
@@ -133,10 +140,9 @@ func listenAside(t *testing.T) net.Listener {
 	}
 }
 
-// leader returns the leader, as soon as there is one.
-func leader(t *testing.T, members []*member) *member {
+// etcdClient returns a client of the members, and their endpoints.
+func etcdClient(t *testing.T, members []*member) (client *clientv3.Client, endpoints []string) {
 	t.Helper()
-	var endpoints []string
 	for _, m := range members {
 		endpoints = append(endpoints, m.Client)
 	}
@@ -144,6 +150,13 @@ func leader(t *testing.T, members []*member) *member {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return client, endpoints
+}
+
+// leader returns the leader, as soon as there is one.
+func leader(t *testing.T, members []*member) *member {
+	t.Helper()
+	client, _ := etcdClient(t, members)
 	defer client.Close()
 	var leader *member
 	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,

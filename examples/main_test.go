@@ -41,7 +41,14 @@ const kinprocVariable = "EXAMPLES_TEST_KINPROC"
 // programs returns the folder of the programs of the examples. The first call builds them.
 var programs func() (string, error)
 
+// hostVariable makes the test binary run at that host of a lab.
+const hostVariable = "KINPROC_TEST_HOST"
+
 func TestMain(m *testing.M) {
+	if host := os.Getenv(hostVariable); host != "" {
+		fmt.Fprintf(os.Stderr, "become host %s: %v\n", host, enterHost(host))
+		os.Exit(1)
+	}
 	if os.Getenv(kinprocVariable) != "" {
 		os.Exit(cli.Main(os.Args[1:]))
 	}

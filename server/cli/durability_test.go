@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -31,6 +32,8 @@ const (
 	// killAfter is the maximum number of acknowledged writes in a round. It is small because the
 	// moment of the kill matters more than the writes before it.
 	killAfter = 200
+	// killsEach is the number of rounds in one directory. With more objects, rounds become slower.
+	killsEach = 250
 	// killDuringStart is the maximum time after which a start is killed, in every third round.
 	killDuringStart = 600 * time.Millisecond
 	roundLabel      = "round"
@@ -47,11 +50,24 @@ type acknowledged struct {
 
 // TestAcknowledgedWritesSurviveKill kills the program with SIGKILL, while it starts and while
 // clients write, and checks that every acknowledged write exists when the program runs again.
+// Several directories have their rounds at once.
 func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	t.Parallel()
+	for first := 0; first < *killRounds; first += killsEach {
+		rounds := min(killsEach, *killRounds-first)
+		t.Run(fmt.Sprintf("%d-%d", first, first+rounds-1), func(t *testing.T) {
+			t.Parallel()
+			surviveKills(t, rounds)
+		})
+	}
+}
+
+func surviveKills(t *testing.T, rounds int) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	acked := &acknowledged{created: map[string]int{}}
-	for round := range *killRounds {
+	began := time.Now()
+	for round := range rounds {
 		p := startProgram(t, dir)
 		if round%3 == 2 {
 			p.killAfter(rand.N(killDuringStart))
@@ -67,8 +83,9 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	p := startProgram(t, dir)
 	acked.check(t, p.client())
 	p.kill()
-	t.Logf("%d rounds, %d writes acknowledged", *killRounds, acked.writes.Load())
-	if acked.writes.Load() < int64(*killRounds) {
+	t.Logf("%d rounds of %v, %d writes acknowledged", rounds,
+		(time.Since(began) / time.Duration(rounds)).Round(time.Millisecond), acked.writes.Load())
+	if acked.writes.Load() < int64(rounds) {
 		t.Errorf("only %d writes were acknowledged", acked.writes.Load())
 	}
 }
@@ -187,15 +204,21 @@ type program struct {
 // startProgram starts kinproc on a data directory without waiting for it to be ready.
 func startProgram(t testing.TB, dir string, args ...string) *program {
 	t.Helper()
+	return launch(t, exec.Command("kinproc"), dir, args...)
+}
+
+// launch is startProgram with a command that has all but the arguments of the program.
+func launch(t testing.TB, cmd *exec.Cmd, dir string, args ...string) *program {
+	t.Helper()
 	p := &program{
 		t:          t,
+		cmd:        cmd,
 		output:     &strings.Builder{},
 		kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"),
 		ended:      make(chan struct{}),
 	}
-	p.cmd = exec.Command("kinproc", append([]string{
-		"start", "--secure-port=0", "--data-dir=" + dir, "--kubeconfig=" + p.kubeconfig,
-	}, args...)...)
+	cmd.Args = append(append(cmd.Args, "start", "--secure-port=0", "--data-dir="+dir,
+		"--kubeconfig="+p.kubeconfig), args...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir()) // where it would be listed
 	if err := p.cmd.Start(); err != nil {
@@ -209,9 +232,19 @@ func startProgram(t testing.TB, dir string, args ...string) *program {
 	return p
 }
 
-// client waits until the kubeconfig exists, which means that the server is ready, and returns a
-// client.
+// client waits until the server is ready, and returns a client.
 func (p *program) client() kubernetes.Interface {
+	p.t.Helper()
+	client, err := kubernetes.NewForConfig(p.restConfig())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return client
+}
+
+// restConfig waits until the kubeconfig exists, which means that the server is ready, and returns
+// the configuration of a client without a limit of its own.
+func (p *program) restConfig() *rest.Config {
 	p.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -230,11 +263,7 @@ func (p *program) client() kubernetes.Interface {
 		p.t.Fatal(err)
 	}
 	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return client
+	return config
 }
 
 func (p *program) kill() {

@@ -56,6 +56,16 @@ type Conn struct {
 // externalTimeout is how long the start waits for an external etcd to answer.
 const externalTimeout = 3 * time.Second
 
+// A member of etcd that is cut off answers nothing, and TCP alone would wait for it for a quarter of
+// an hour. A connection is given up when the member's system does not confirm for silenceLimit what
+// was sent, or, if nothing was sent, after idleCheck more. The time must be shorter than a control
+// plane keeps the lease of the control loops without renewing it. The system of a member that is
+// merely busy confirms at once.
+const (
+	silenceLimit = 2 * time.Second
+	idleCheck    = 10 * time.Second // the shortest that gRPC allows
+)
+
 // diagnosisTimeout bounds the search for the reason why etcd does not answer.
 const diagnosisTimeout = 500 * time.Millisecond
 
@@ -102,7 +112,10 @@ func dial(ctx context.Context, c Config, s *stopper.Stopper) (*Conn, error) {
 		Endpoints:   c.Servers,
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(watch.intercept)},
 		DialTimeout: externalTimeout,
-		Logger:      newLogger(c.Log),
+
+		DialKeepAliveTime:    idleCheck,
+		DialKeepAliveTimeout: silenceLimit,
+		Logger:               newLogger(c.Log),
 	}
 	if c.CAFile != "" || c.CertFile != "" {
 		tlsConfig, err := transport.TLSInfo{

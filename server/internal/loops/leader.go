@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 )
 
@@ -18,11 +20,14 @@ import (
 const leaderLease = "kinproc-controllers"
 
 // How control planes that share an etcd elect the one that runs the control loops. The times are a
-// fifth of kube-controller-manager's or less, so that another one takes over within five seconds.
+// fifth of kube-controller-manager's, so that another one takes over within five seconds.
+//
+// The lease counts whole seconds. A leader that cannot renew it stops leaderRetry and leaderDeadline
+// after it last could, which leaves a fifth of leaderDuration until another one may lead.
 const (
-	leaderDuration = 3500 * time.Millisecond
-	leaderDeadline = 2500 * time.Millisecond
-	leaderRetry    = 500 * time.Millisecond
+	leaderDuration = 3 * time.Second
+	leaderDeadline = 2 * time.Second
+	leaderRetry    = 400 * time.Millisecond
 )
 
 // whileLeading calls run whenever this control plane becomes the leader of those that share an
@@ -65,18 +70,23 @@ func (l *loops) whileLeading(run func(context.Context) (wait func(), err error))
 func (l *loops) lead(
 	ctx context.Context, lock resourcelock.Interface, run func(context.Context) (func(), error),
 ) error {
-	ended := make(chan struct{})
+	var t term
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:            lock,
-		LeaseDuration:   leaderDuration,
-		RenewDeadline:   leaderDeadline,
-		RetryPeriod:     leaderRetry,
-		ReleaseOnCancel: true,
+		Lock:          lock,
+		LeaseDuration: leaderDuration,
+		RenewDeadline: leaderDeadline,
+		RetryPeriod:   leaderRetry,
+		// The elector would release the lease before it ends the context of the loops, and would try for
+		// leaderDeadline while another one leads already.
+		ReleaseOnCancel: false,
 		Callbacks: leaderelection.LeaderCallbacks{
 			// The elector calls this function in a goroutine that nothing waits for.
 			OnStartedLeading: func(leading context.Context) {
+				if !t.begin() {
+					return
+				}
 				if !l.stopper.Go(func() {
-					defer close(ended)
+					defer t.loops.Done()
 					wait, err := run(leading)
 					if err != nil {
 						l.stopper.Fail(err)
@@ -85,7 +95,7 @@ func (l *loops) lead(
 					<-leading.Done()
 					wait()
 				}) {
-					close(ended)
+					t.loops.Done()
 				}
 			},
 			OnStoppedLeading: func() {},
@@ -95,9 +105,61 @@ func (l *loops) lead(
 		return fmt.Errorf("elect a leader: %w", err)
 	}
 	elector.Run(ctx)
+	t.end()
 	if ctx.Err() == nil {
 		klog.FromContext(ctx).Info("Lost the lead of the control loops, which go on elsewhere")
-		<-ended
+		return nil
+	}
+	if elector.IsLeader() {
+		release(context.WithoutCancel(ctx), lock)
 	}
 	return nil
+}
+
+// term is the time for which this control plane leads.
+type term struct {
+	mu    sync.Mutex
+	over  bool           // guarded by mu
+	loops sync.WaitGroup // grows with mu
+}
+
+// begin reports whether the loops may start.
+func (t *term) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return false
+	}
+	t.loops.Add(1)
+	return true
+}
+
+// end waits until the loops have ended. They do not start after that.
+func (t *term) end() {
+	t.mu.Lock()
+	t.over = true
+	t.mu.Unlock()
+	t.loops.Wait()
+}
+
+// release gives the lease back, so that another control plane need not wait until it expires. If
+// that fails, the other one waits.
+func release(ctx context.Context, lock resourcelock.Interface) {
+	ctx, cancel := context.WithTimeout(ctx, leaderDeadline)
+	defer cancel()
+	// The last renewal may have been interrupted, and be written only now.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		record, _, err := lock.Get(ctx)
+		if err != nil || record.HolderIdentity != lock.Identity() {
+			return err
+		}
+		now := metav1.Now()
+		return lock.Update(ctx, resourcelock.LeaderElectionRecord{
+			LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now,
+			LeaderTransitions: record.LeaderTransitions,
+		})
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The lease of the control loops was not released")
+	}
 }
