@@ -52,6 +52,7 @@ var rooms = map[string][]string{
 	"chain":                     nil, // it links the servers, all of which are below it
 	"server/internal/stopper":   nil,
 	"server/internal/option":    nil,
+	"server/internal/plainfile": nil,
 	"server/internal/nearest":   nil,
 	"server/internal/flags":     {"server/internal/controllers"},
 	"server/internal/datadir": {
@@ -110,6 +111,7 @@ var rooms = map[string][]string{
 	"server/internal/simulated": {
 		"chain/core", // whose kubelet it is
 		"server/internal/controllers/loop",
+		"server/internal/plainfile",
 	},
 	"server/internal/metricsapi": {
 		"server/internal/auth/pki", "server/internal/requests/epoch", "server/internal/simulated",
@@ -122,11 +124,13 @@ var rooms = map[string][]string{
 	},
 	"server/servertest/explore": {"server", "server/servertest", "server/internal/disturb"},
 	"server/extension": {
-		"chain/kind", "server/internal/auth/pki", "server/internal/requests/connections",
+		"chain/kind", "server/internal/auth/pki", "server/internal/plainfile",
+		"server/internal/requests/connections",
 	},
 	"server/cli": {
 		"embed", "server", "server/internal/auth/pki", "server/internal/disturb",
-		"server/internal/requests/paths", "chain/fault", "chain/history", "chain/trace",
+		"server/internal/plainfile", "server/internal/requests/paths", "chain/fault", "chain/history",
+		"chain/trace",
 	},
 	"server": {"chain", "embed"},
 }

@@ -79,6 +79,7 @@ type Chain struct {
 	versions  *versions
 	workers   *timeout.Workers
 	faults    *faults.Faults
+	streams   *streams
 	readOnly  bool
 	prepared  <-chan struct{} // closed when Prepare is done
 	complete  chan struct{}   // closed when all paths are served, so that others are 404 and not 503
@@ -171,6 +172,7 @@ func assemble(config Config) (*Chain, error) {
 		faults: faults.New(faults.Config{
 			Own: config.Own, Revision: config.Storage.Revision, Serializer: config.Generic.Serializer,
 		}),
+		streams:  newStreams(),
 		complete: make(chan struct{}),
 	}
 	generic := *config.Generic

@@ -111,6 +111,7 @@ func (c *Chain) filterOrder(config *genericapiserver.Config) []func(http.Handler
 		func(h http.Handler) http.Handler {
 			return genericapifilters.WithAuthorization(h, authz, codecs)
 		},
+		func(h http.Handler) http.Handler { return c.streams.filter(h, longRunning, codecs) },
 		func(h http.Handler) http.Handler { return answerPanics(h, codecs) },
 		func(h http.Handler) http.Handler { return c.checkBodies(h, config.MaxRequestBodyBytes) },
 		func(h http.Handler) http.Handler { return tracer.WithSpans(h, c.stored) },

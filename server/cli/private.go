@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/kinproc/kinproc/server/internal/plainfile"
 )
 
 // maxPrivateFile is in bytes. It is far more than a kubeconfig or a certificate needs.
@@ -108,7 +110,7 @@ func (d *privateDir) open(name string) (*os.File, error) {
 			return nil, fmt.Errorf("%s %w", part, err)
 		}
 	}
-	f, err := d.root.Open(name)
+	f, err := plainfile.OpenIn(d.root, name)
 	if err != nil {
 		return nil, err
 	}

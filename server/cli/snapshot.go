@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/plainfile"
 	"github.com/kinproc/kinproc/server/internal/requests/paths"
 )
 
@@ -77,7 +78,7 @@ watches get the difference. Keys and certificates stay.
 			if err != nil {
 				return err
 			}
-			file, err := os.Open(args[0])
+			file, err := plainfile.Open(args[0])
 			if err != nil {
 				return err
 			}
@@ -153,12 +154,10 @@ func saveSnapshot(
 
 // readSnapshot reads a snapshot from a file. The error names the file.
 func readSnapshot(name string) (*server.Snapshot, error) {
-	if info, err := os.Stat(name); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() { // to open a named pipe may take forever
+	file, err := plainfile.Open(name)
+	if errors.Is(err, plainfile.ErrNotRegular) {
 		return nil, fmt.Errorf("%s is not a file", name)
 	}
-	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}

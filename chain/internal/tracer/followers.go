@@ -38,7 +38,7 @@ type follower struct {
 	dropped  atomic.Int64
 }
 
-// backlog and backlogBytes are how many requests may wait for a client, and of what size together.
+// backlog is how many requests may wait for a client, and backlogBytes their size for all clients.
 // If none waits, there is room for one of any size.
 const (
 	backlog      = 1024
@@ -140,15 +140,15 @@ func (f *Followers) report(path string, request trace.Request) {
 		if !own.Objects {
 			mine.Steps = withoutObjects(mine.Steps)
 		}
-		own.offer(mine)
+		own.offer(mine, backlogBytes/int64(len(f.all)))
 	}
 }
 
-// offer lets a request wait for the client, or drops it if the client reads too slowly. Only one
-// goroutine at a time may call it.
-func (f *follower) offer(request trace.Request) {
+// offer lets a request wait for the client, or drops it if the client reads too slowly and more
+// bytes than most would wait. Only one goroutine at a time may call it.
+func (f *follower) offer(request trace.Request, most int64) {
 	n := int64(request.Size())
-	if waiting := f.waiting.Load(); waiting > 0 && waiting+n > backlogBytes {
+	if waiting := f.waiting.Load(); waiting > 0 && waiting+n > most {
 		f.dropped.Add(1)
 		return
 	}

@@ -36,6 +36,7 @@ func understand(c *corev1.Container) (behavior, bool) {
 // script returns what a sequence of commands does.
 func script(text string) (behavior, bool) {
 	var all behavior
+	var output strings.Builder
 	if strings.ContainsAny(text, "\"'`\\$|<>(){}[]*?#") {
 		return all, false // everything that is not plain words
 	}
@@ -57,12 +58,13 @@ func script(text string) (behavior, bool) {
 			next.code = all.code // that of the command before
 		}
 		all.runs, all.code = all.runs+next.runs, next.code
-		all.output += next.output
+		output.WriteString(next.output)
 		all.forever = next.forever || all.runs < 0 // the sum is too large
 		if exits || all.forever {
 			break
 		}
 	}
+	all.output = output.String()
 	return all, true
 }
 

@@ -153,14 +153,29 @@ func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 		case <-timer.C:
 		}
 	}
-	_, err := io.WriteString(stdout, c.Stdout)
-	if _, err2 := io.WriteString(stderr, c.Stderr); err == nil {
+	err := print(stdout, c.Stdout)
+	if err2 := print(stderr, c.Stderr); err == nil {
 		err = err2
 	}
 	if err == nil && c.Exit != 0 {
 		return &core.Exit{Code: int(c.Exit)}
 	}
 	return err
+}
+
+// piece is how much is written at once to a client, which may read slowly.
+const piece = 4 << 10
+
+// print writes a text piece by piece, because each is copied for the client.
+func print(w io.Writer, text string) error {
+	for text != "" {
+		n := min(len(text), piece)
+		if _, err := io.WriteString(w, text[:n]); err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	return nil
 }
 
 // Exec implements core.Kubelet.

@@ -2,14 +2,10 @@ package simulated
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/chain/core"
@@ -80,7 +76,7 @@ func (k *Kubelet) Logs(
 	ctx context.Context, p *corev1.Pod, name string, o *corev1.PodLogOptions,
 ) (io.ReadCloser, error) {
 	now := time.Now()
-	l, err := k.log(p, name, o.Previous)
+	l, b, err := k.log(p, name, o.Previous)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +92,8 @@ func (k *Kubelet) Logs(
 	if o.TailLines != nil {
 		r.next = max(r.next, r.end-*o.TailLines)
 	}
-	r.next = max(r.next, l.bounded(r.next, r.end))
+	r.next = max(r.next, l.bounded(b, r.next, r.end))
+	r.begin(b.index)
 	if o.LimitBytes != nil {
 		r.left = *o.LimitBytes
 	}
@@ -104,79 +101,4 @@ func (k *Kubelet) Logs(
 		return r, k.follow(r, p)
 	}
 	return r, nil
-}
-
-// text returns the lines that a container logs, of which there is at least one unless it logs
-// nothing.
-func (k *Kubelet) text(p *corev1.Pod, name string) ([]string, error) {
-	c, kind := container(p, name)
-	text, ok := steer(p, logAnnotation, name, kind)
-	if file, named := steer(p, logFileAnnotation, name, kind); named && !ok {
-		var err error
-		if text, err = k.file(file); err != nil {
-			return nil, err
-		}
-		ok = true
-	}
-	if b, understood := understand(c); !ok && understood && b.output != "" {
-		text, ok = b.output, true
-	}
-	if !ok {
-		text = fmt.Sprintf("kinproc simulates node %s: container %s does not run and logs nothing",
-			p.Spec.NodeName, name)
-	}
-	if text == "" {
-		return nil, nil
-	}
-	return strings.Split(strings.TrimSuffix(text, "\n"), "\n"), nil
-}
-
-// maxLogFile is how much of a file a container logs.
-const maxLogFile = 1 << 20
-
-// file returns a file below the directory for them. Links that lead out of it are refused.
-func (k *Kubelet) file(name string) (string, error) {
-	if k.LogDir == "" {
-		return "", apierrors.NewBadRequest(fmt.Sprintf("the annotation %s names the file %q: start "+
-			"kinproc with --simulated-log-dir to let pods log files of a directory", logFileAnnotation,
-			name))
-	}
-	refused := func(err error) (string, error) {
-		return "", apierrors.NewBadRequest(fmt.Sprintf("the file %q of annotation %s cannot be read below "+
-			"--simulated-log-dir: %s", name, logFileAnnotation, reason(err)))
-	}
-	dir, err := os.OpenRoot(k.LogDir)
-	if err != nil {
-		return refused(err)
-	}
-	defer dir.Close()
-	f, err := dir.Open(name)
-	if err != nil {
-		return refused(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return refused(err)
-	}
-	if !info.Mode().IsRegular() { // reading a pipe might never end
-		return refused(fmt.Errorf("it is not a regular file"))
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxLogFile))
-	if err != nil {
-		return refused(err)
-	}
-	return string(data), nil
-}
-
-// reason returns an error of the file system in words.
-func reason(err error) string {
-	if os.IsNotExist(err) {
-		return "it does not exist"
-	}
-	if os.IsPermission(err) {
-		return "permission denied"
-	}
-	words := strings.Split(err.Error(), ": ")
-	return words[len(words)-1]
 }

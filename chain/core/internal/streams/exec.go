@@ -148,7 +148,7 @@ func openWebsocket(
 		remotecommand.StreamProtocolV1Name: binary, "base64.channel.k8s.io": text,
 	})
 	conn.SetIdleTimeout(idleTimeout)
-	protocol, opened, err := conn.Open(w, r)
+	protocol, opened, err := conn.Open(bounded(w, websocketFrames), r)
 	if err != nil {
 		return nil // the library has answered
 	}
@@ -197,7 +197,7 @@ func openSPDY(
 		return nil
 	}
 	arrived := make(chan arrival, channels) // a client opens each stream once
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r,
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(bounded(w, spdyFrames()), r,
 		func(s httpstream.Stream, replied <-chan struct{}) error {
 			select {
 			case arrived <- arrival{s, replied}:

@@ -114,7 +114,7 @@ func forwardSPDY(w http.ResponseWriter, r *http.Request, dial Dial) {
 	defer cancel()
 	f := &forwards{ctx: ctx, dial: dial, pairs: map[string]*pair{}}
 	arrived := make(chan arrival, 2*maxForwards)
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r,
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(bounded(w, spdyFrames()), r,
 		func(s httpstream.Stream, replied <-chan struct{}) error {
 			if err := checkForward(s); err != nil {
 				return err
@@ -267,7 +267,7 @@ func forwardWebsocket(w http.ResponseWriter, r *http.Request, ports []int32, dia
 		"v4.base64.channel.k8s.io": {Channels: kinds},
 	})
 	conn.SetIdleTimeout(idleTimeout)
-	_, opened, err := conn.Open(w, r)
+	_, opened, err := conn.Open(bounded(w, websocketFrames), r)
 	if err != nil {
 		return // the library has answered
 	}

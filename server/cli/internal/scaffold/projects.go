@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/mod/modfile"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kinproc/kinproc/server/internal/plainfile"
 )
 
 const (
@@ -84,14 +86,14 @@ func AddKind(dir string, k Kind) (added []string, err error) {
 // that do not exist are left out, except for the list of groups.
 func (p *Project) open(dir string, names ...string) (Files, error) {
 	const hint = "name the folder of a project that kinproc extension init wrote"
-	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	data, err := plainfile.Read(filepath.Join(dir, "go.mod"))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, hint)
 	}
 	p.Module = modfile.ModulePath(data)
 	files := Files{}
 	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		data, err := plainfile.Read(filepath.Join(dir, filepath.FromSlash(name)))
 		if err == nil {
 			files[name] = data
 		} else if !errors.Is(err, fs.ErrNotExist) {

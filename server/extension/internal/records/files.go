@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"github.com/kinproc/kinproc/server/internal/plainfile"
 )
 
 const (
@@ -107,7 +109,7 @@ func (f *Files) Load(
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		data, err := os.ReadFile(path)
+		data, err := plainfile.Read(path)
 		if err != nil {
 			return err
 		}
