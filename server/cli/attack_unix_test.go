@@ -110,7 +110,7 @@ func TestAttackRecordOfARepository(t *testing.T) {
 	}
 	planted := func(pid int) string {
 		return fmt.Sprintf(`{"name": "x\u001b[2J\nkinproc: all is well", "pid": %d,
-			"url": "https://\u001b]0;owned\u0007", "kubeconfig": "/etc/hostname; touch owned\u001b"}`, pid)
+			"url": "https://\u001b]0;owned\u0007", "kubeconfig": "/etc/hostname; touch x\u001b"}`, pid)
 	}
 	for name, record := range map[string]string{
 		"of old":              planted(b.Process.Pid),
@@ -123,7 +123,9 @@ func TestAttackRecordOfARepository(t *testing.T) {
 		"no record":           "\x1b[2J",
 	} {
 		write(t, filepath.Join(dir, "running.json"), record)
-		calls := [][]string{{"stop", "--data-dir", dir}, {"stop", "--all"}, {"delete", "--data-dir", dir}}
+		calls := [][]string{
+			{"stop", "--data-dir", dir}, {"stop", "--all"}, {"delete", "--data-dir", dir},
+		}
 		if name == "of a process" { // the others read it in the same way
 			calls = append(calls, []string{"delete", "--all"}, []string{"status", "--data-dir", dir},
 				[]string{"list"}, []string{"logs", "--data-dir", dir})

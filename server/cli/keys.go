@@ -40,9 +40,9 @@ func hashKeys(dir string) map[string]string {
 }
 
 // checkKeys refuses keys that are not those of the last start. The mark of the directory says who
-// made it, but git does not ask before it overwrites files that it ignores, so a repository may have
-// put keys there that others know. Keys that the user has removed are forgotten at once, since the
-// start may be killed after it has made new ones.
+// made it, but git does not ask before it overwrites files that it ignores, so a repository may
+// have put keys there that others know. Keys that the user has removed are forgotten at once, since
+// the start may be killed after it has made new ones.
 func (o *startOptions) checkKeys() error {
 	if o.ephemeral || o.adopt || len(o.memory.Keys) == 0 {
 		return nil
@@ -54,8 +54,9 @@ func (o *startOptions) checkKeys() error {
 		case "":
 			delete(kept, name)
 		default:
-			return fmt.Errorf("--data-dir: %s is not the key of the last start, so somebody else may know "+
-				"it; put the old one back, remove the directory pki to get new keys, or start with --adopt",
+			return fmt.Errorf("--data-dir: %s is not the key of the last start, so somebody else may "+
+				"know it; put the old one back, remove the directory pki to get new keys, or start with "+
+				"--adopt",
 				filepath.Join(o.server.DataDir, filepath.FromSlash(name)))
 		}
 	}

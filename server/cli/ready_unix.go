@@ -50,8 +50,8 @@ func readyProcess(private *privateDir) (pid int, err error) {
 // findProcess returns the process of a record if the kernel says that it is the one that serves the
 // directory.
 func findProcess(private *privateDir, r *record) (*os.Process, error) {
-	// On Linux, this is a handle of the process that has the ID now, so nothing can be mistaken for it
-	// after the lock has been looked at.
+	// On Linux, this is a handle of the process that has the ID now, so nothing can be mistaken for
+	// it after the lock has been looked at.
 	p, err := os.FindProcess(r.PID)
 	if err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func findProcess(private *privateDir, r *record) (*os.Process, error) {
 		if holder > 0 {
 			whose = fmt.Sprintf("process %d has", holder)
 		}
-		err = fmt.Errorf("process %d is left alone: %s the lock of %s in %s; end the control plane there "+
-			"with Ctrl-C or kill", r.PID, whose, readyName, private.path)
+		err = fmt.Errorf("process %d is left alone: %s the lock of %s in %s; end the control plane "+
+			"there with Ctrl-C or kill", r.PID, whose, readyName, private.path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Release())

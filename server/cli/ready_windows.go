@@ -36,8 +36,8 @@ func findProcess(private *privateDir, r *record) (*os.Process, error) {
 	}
 	created, err := creation(r.PID)
 	if err == nil && created.After(r.Started) {
-		err = fmt.Errorf("process %d is left alone: it is younger than the control plane in %s; end the "+
-			"control plane with Ctrl-C, or in the task manager", r.PID, private.path)
+		err = fmt.Errorf("process %d is left alone: it is younger than the control plane in %s; end "+
+			"the control plane with Ctrl-C, or in the task manager", r.PID, private.path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Release())

@@ -253,8 +253,8 @@ func (s *sandbox) checkServers(private *privateDir, folder string, marks map[str
 			err = verify(private, folder, key, forCluster, text, marks[name].MAC)
 		}
 		if err != nil {
-			return fmt.Errorf("%s is not trusted: kinproc start has not written the server of cluster %q "+
-				"there for you; kinproc start writes it again, or if you trust it, name it with "+
+			return fmt.Errorf("%s is not trusted: kinproc start has not written the server of cluster "+
+				"%q there for you; kinproc start writes it again, or if you trust it, name it with "+
 				"--kubeconfig or KUBECONFIG", s.kubeconfig, name)
 		}
 	}

@@ -513,8 +513,9 @@ func (o *startOptions) printScreen(
 	etcd := ""
 	for _, endpoint := range srv.EtcdEndpoints() {
 		ca, cert, key := srv.EtcdClientFiles()
-		etcd = fmt.Sprintf("\n  --etcd-servers=%s --etcd-cafile=%s \\\n  --etcd-certfile=%s --etcd-keyfile=%s",
-			endpoint, ca, cert, key)
+		etcd = fmt.Sprintf(
+			"\n  --etcd-servers=%s --etcd-cafile=%s \\\n  --etcd-certfile=%s --etcd-keyfile=%s",
+			endpoint, forShell(ca), forShell(cert), forShell(key))
 	}
 	fmt.Fprintf(w, `kinproc %s, Kubernetes %s, ready in %d ms
 
@@ -536,20 +537,28 @@ func (o *startOptions) printScreen(
 // shell.
 func setKubeconfig(path string) string {
 	if runtime.GOOS == "windows" {
-		return fmt.Sprintf("$env:KUBECONFIG = '%s'", strings.ReplaceAll(path, "'", "''"))
+		return "$env:KUBECONFIG = " + forShell(path)
+	}
+	return "export KUBECONFIG=" + forShell(path)
+}
+
+// forShell quotes a path for this platform's usual shell, if it needs that.
+func forShell(path string) string {
+	if runtime.GOOS == "windows" {
+		return "'" + strings.ReplaceAll(path, "'", "''") + "'"
 	}
 	if oneLineOf(path) != path { // then the quotes of bash, zsh and ksh
-		return "export KUBECONFIG=$'" + inOctal(path) + "'"
+		return "$'" + inOctal(path) + "'"
 	}
 	if strings.ContainsFunc(path, func(r rune) bool {
 		return !unicode.In(r, unicode.L, unicode.N) && !strings.ContainsRune("/._-+:@", r)
 	}) {
-		path = "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 	}
-	return "export KUBECONFIG=" + path
+	return path
 }
 
-// inOctal writes all but plain characters as \NNN, which the quotes of setKubeconfig understand.
+// inOctal writes all but plain characters as \NNN, which the quotes of forShell understand.
 func inOctal(text string) string {
 	var quoted strings.Builder
 	for i := range len(text) {

@@ -144,11 +144,13 @@ func (s *sandbox) findRecord() bool {
 }
 
 // inEphemeral reports whether a sandbox is in a folder for ephemeral ones.
-func (s *sandbox) inEphemeral() bool { return filepath.Base(filepath.Dir(s.folder)) == ephemeralName }
+func (s *sandbox) inEphemeral() bool {
+	return filepath.Base(filepath.Dir(s.folder)) == ephemeralName
+}
 
 func (s *sandbox) errUnknown() error {
 	return fmt.Errorf("the sandbox in %s is starting or stopping, or somebody has removed its %s; "+
-		"kinproc stop stops it once it is ready", s.folder, recordName)
+		"wait, or end it with kinproc stop, Ctrl-C or kill", s.folder, recordName)
 }
 
 // process returns the process of a sandbox that has a record. It is nil if it has just ended.
