@@ -48,7 +48,7 @@ func Main(args []string) int {
 	if exit := new(exitError); errors.As(err, exit) {
 		return exit.code
 	}
-	fmt.Fprintf(os.Stderr, "kinproc: %s\n", plain(oneLine(err)))
+	fmt.Fprintf(os.Stderr, "kinproc: %s\n", oneLineOf(plain(oneLine(err))))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
 	}

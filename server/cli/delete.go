@@ -71,13 +71,14 @@ before. The command does not ask; nothing brings the data back.
 
 // deleteSandbox stops a sandbox and removes its files and its entries in kubeconfigs.
 func deleteSandbox(ctx context.Context, s streams, l *listed) error {
-	if l.record != nil {
-		if err := stopSandbox(ctx, l.sandbox()); err != nil {
+	if found := l.sandbox(); found.findRecord() {
+		l.record = found.record
+		if err := stopSandbox(ctx, found); err != nil {
 			return err
 		}
 		if l.record.Ephemeral {
 			unregister(l.Folder)
-			fmt.Fprintf(s.out, "%s deleted: it was ephemeral, and is stopped\n", l.Name)
+			fmt.Fprintf(s.out, "%s deleted: it was ephemeral, and is stopped\n", shownName(l.Name))
 			return nil
 		}
 	}
@@ -100,7 +101,7 @@ func deleteSandbox(ctx context.Context, s streams, l *listed) error {
 			said += fmt.Sprintf("; %s in %s", strings.Join(contexts, ", "), path)
 		}
 	}
-	fmt.Fprintf(s.out, "%s deleted: %s\n", l.Name, said)
+	fmt.Fprintf(s.out, "%s deleted: %s\n", shownName(l.Name), oneLineOf(said))
 	return errors.Join(errs...)
 }
 

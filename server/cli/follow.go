@@ -76,6 +76,6 @@ func (o *tracing) printRequest(w io.Writer, r trace.Request) error {
 	if o.steps {
 		printSteps(&text, r.Steps)
 	}
-	_, err := io.WriteString(w, text.String())
+	_, err := io.WriteString(w, linesOf(text.String()))
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,8 +22,11 @@ import (
 // start runs. They are in its folder, which is the data directory or a folder below
 // .kinproc/ephemeral.
 const (
-	recordName    = "running.json"
-	lockName      = "running.lock"
+	recordName = "running.json"
+	lockName   = "running.lock"
+	// readyName is the file that the process locks when the control plane is ready. Unlike the other
+	// lock, this one belongs to the process, so the kernel says which process that is.
+	readyName     = "ready.lock"
 	logName       = "kinproc.log"
 	ephemeralName = "ephemeral"
 )
@@ -49,6 +53,7 @@ type record struct {
 type folder struct {
 	path   string // absolute
 	lock   *fileutil.LockedFile
+	ready  io.Closer    // nil until it is announced
 	remove func() error // nil if the folder stays
 }
 
@@ -84,7 +89,22 @@ func holdFolder(path string) (*folder, error) {
 
 // announce writes the record, which tells other commands that the control plane is ready.
 func (f *folder) announce(r record) error {
-	data, err := json.MarshalIndent(r, "", "  ")
+	private, err := openPrivate(f.path, os.Geteuid())
+	if err != nil {
+		return err
+	}
+	defer private.close()
+	if f.ready == nil {
+		if f.ready, err = lockReady(filepath.Join(f.path, readyName)); err != nil {
+			return fmt.Errorf("lock %s: %w", filepath.Join(f.path, readyName), err)
+		}
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(
+		authentic{MAC: sign(private, ".", forRunning, text), Running: text}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -142,6 +162,9 @@ func (f *folder) release() error {
 	}
 	if f.remove != nil {
 		err = errors.Join(err, f.remove())
+	}
+	if f.ready != nil { // before the other lock, which lets the next process take both
+		err = errors.Join(err, f.ready.Close())
 	}
 	return errors.Join(err, f.lock.Close())
 }

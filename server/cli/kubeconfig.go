@@ -34,6 +34,9 @@ type mark struct {
 	Directory string `json:"directory,omitempty"`
 	// Previous is what the current context was before, and will be again. Only contexts have it.
 	Previous string `json:"previous,omitempty"`
+	// MAC is that of the server and its authority. Only the cluster in the folder's own kubeconfig has
+	// it.
+	MAC string `json:"mac,omitempty"`
 }
 
 func (m mark) extensions() map[string]runtime.Object {
@@ -130,6 +133,24 @@ func (e entries) add(config, from *clientcmdapi.Config) {
 		Extensions: marked.extensions(),
 	}
 	config.CurrentContext = e.name
+}
+
+// sign adds the MAC to the cluster in the folder's own kubeconfig.
+func (e entries) sign(config *clientcmdapi.Config) error {
+	private, err := openPrivate(e.directory, os.Geteuid())
+	if err != nil {
+		return err
+	}
+	defer private.close()
+	cluster := config.Clusters[e.name]
+	text, err := clusterText(cluster)
+	if err != nil {
+		return err
+	}
+	m := mark{WrittenBy: "kinproc", Directory: e.directory}
+	m.MAC = sign(private, ".", forCluster, text)
+	maps.Copy(cluster.Extensions, m.extensions())
+	return nil
 }
 
 // previous returns what the current context was before the entries were added.
@@ -322,6 +343,9 @@ func clientConfigIn(kubeconfig string) (config *rest.Config, namespace string, e
 		sandbox, err := findSandbox(".")
 		if err != nil {
 			return nil, "", err
+		}
+		if sandbox.foreign != nil {
+			return nil, "", sandbox.foreign
 		}
 		if sandbox.stopped {
 			return nil, "", fmt.Errorf("the sandbox in %s is not running; start it with kinproc start",

@@ -67,7 +67,10 @@ func (l listed) columns() []string {
 	if l.Ephemeral {
 		directory += " (ephemeral)"
 	}
-	return []string{l.Name, status, version, address, nodes, memory, since, directory}
+	return []string{
+		shownName(l.Name), status, oneLineOf(version), oneLineOf(address), nodes, memory, since,
+		oneLineOf(directory),
+	}
 }
 
 // residentMemory returns how many bytes of memory a process has, where the system has a file for

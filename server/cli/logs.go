@@ -83,7 +83,7 @@ func printLog(ctx context.Context, w io.Writer, folder string, follow bool) erro
 	defer tick.Stop()
 	for {
 		runs, _ := running(folder) // before reading, so that the last lines are not missed
-		if _, err := io.Copy(w, file); err != nil {
+		if err := copyVisible(w, file); err != nil {
 			return err
 		}
 		if !follow || !runs {

@@ -1,10 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,21 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/kinproc/kinproc/server/cli/internal/settings"
 )
 
 // settingsName is the file in which a data directory remembers how it was started.
 const settingsName = "settings.json"
-
-// settingsFile is the content of that file. The MAC is made with the key of the user on this
-// machine: the file tells kinproc where to listen and what files to write, and it may have come
-// with a cloned repository into a directory that the user has made.
-type settingsFile struct {
-	MAC      string          `json:"mac"`
-	Settings json.RawMessage `json:"settings"`
-}
 
 // readMemory returns what a data directory remembers, which is nothing if there is no such
 // directory. If somebody else wrote that, and the directory is to be adopted, it counts as
@@ -62,36 +49,16 @@ func readMemory(dir string, adopt bool) (settings.Memory, error) {
 	return m, nil
 }
 
-var errNotOwnSettings = errors.New("you have not written them with kinproc on this machine")
-
 func verifyMemory(private *privateDir, key, data []byte) (m settings.Memory, err error) {
-	var file settingsFile
-	if !isOrigin(private, key) || json.Unmarshal(data, &file) != nil {
-		return m, errNotOwnSettings
+	var file authentic
+	if json.Unmarshal(data, &file) != nil {
+		return m, errNotOwn
 	}
-	mac, err := settingsMAC(private, key, file.Settings)
-	given, decodeErr := hex.DecodeString(file.MAC)
-	if err != nil || decodeErr != nil || !hmac.Equal(mac, given) {
-		return m, errNotOwnSettings
+	if err := verify(private, ".", key, forSettings, file.Settings, file.MAC); err != nil {
+		return m, err
 	}
 	err = json.Unmarshal(file.Settings, &m)
 	return m, err
-}
-
-// settingsMAC includes the mark of the directory, so that the settings of another one do not count.
-func settingsMAC(private *privateDir, key []byte, text json.RawMessage) ([]byte, error) {
-	mark, err := private.read(originName)
-	if err != nil {
-		return nil, err
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, text); err != nil {
-		return nil, err
-	}
-	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "kinproc settings %s\n", strings.TrimSpace(string(mark)))
-	mac.Write(compact.Bytes())
-	return mac.Sum(nil), nil
 }
 
 // writeMemory writes what a data directory remembers. It does nothing if the directory does not
@@ -102,19 +69,15 @@ func writeMemory(dir string, m settings.Memory) error {
 		return err
 	}
 	defer private.close()
-	key, err := originKey()
-	if err != nil || !isOrigin(private, key) {
-		return nil
-	}
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	mac, err := settingsMAC(private, key, text)
-	if err != nil {
-		return err
+	mac := sign(private, ".", forSettings, text)
+	if mac == "" {
+		return nil
 	}
-	data, err := json.MarshalIndent(settingsFile{hex.EncodeToString(mac), text}, "", "  ")
+	data, err := json.MarshalIndent(authentic{MAC: mac, Settings: text}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -147,6 +110,7 @@ func (o *startOptions) remember(port int, kubeconfig string) error {
 			}
 		}
 	}
+	m.Keys = hashKeys(o.server.DataDir)
 	if kubeconfig != "" {
 		m.Kubeconfigs = addKubeconfig(m.Kubeconfigs, kubeconfig)
 	}

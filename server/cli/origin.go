@@ -93,18 +93,33 @@ func originOf(dir string, key []byte) (marked, used bool) {
 			used = true
 		}
 	}
-	return key != nil && isOrigin(private, key), used
+	return key != nil && isOrigin(private, ".", key), used
 }
 
-// isOrigin reports whether the mark of a directory was made with a key.
-func isOrigin(dir *privateDir, key []byte) bool {
-	data, err := dir.read(originName)
+// isOrigin reports whether the mark of a folder, whose path is relative to a directory, was made
+// with a key.
+func isOrigin(dir *privateDir, folder string, key []byte) bool {
+	data, err := dir.read(filepath.Join(folder, originName))
 	number, mac, ok := strings.Cut(strings.TrimSpace(string(data)), " ")
 	if err != nil || !ok {
 		return false
 	}
 	given, err := hex.DecodeString(mac)
 	return err == nil && hmac.Equal(given, originMAC(key, number))
+}
+
+// markFolder marks the folder of an ephemeral control plane, so that its record can have a MAC.
+func markFolder(path string) error {
+	key, err := originKey()
+	if err != nil {
+		return nil // then nobody looks for a MAC
+	}
+	private, err := openPrivate(path, os.Geteuid())
+	if err != nil {
+		return err
+	}
+	defer private.close()
+	return writeOrigin(private, key)
 }
 
 func writeOrigin(dir *privateDir, key []byte) error {

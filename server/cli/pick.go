@@ -40,11 +40,13 @@ func (f *sandboxFlags) pickRunning() (*sandbox, error) {
 		return nil, err // otherwise there may be one of that name elsewhere
 	}
 	i := slices.IndexFunc(found, func(s *sandbox) bool {
-		return s.record != nil && (f.name == "" || f.name == s.record.Name)
+		return s.findRecord() && (f.name == "" || f.name == s.record.Name)
 	})
 	switch {
 	case i >= 0:
 		return found[i], nil
+	case f.name == "" && found[0].unknown:
+		return nil, found[0].errUnknown()
 	case f.name == "":
 		return nil, fmt.Errorf("the sandbox in %s is not running", found[0].folder)
 	case f.dataDir != "":
@@ -61,7 +63,9 @@ func (f *sandboxFlags) pickRunning() (*sandbox, error) {
 }
 
 // sandbox returns what is needed to stop a running sandbox.
-func (l listed) sandbox() *sandbox { return &sandbox{folder: l.Folder, record: l.record} }
+func (l listed) sandbox() *sandbox {
+	return &sandbox{folder: l.Folder, record: l.record, unknown: l.unknown}
+}
 
 // pickListed returns the user's sandbox of a name for which a condition holds, or nil if there is
 // none. It is an error if there are several.
@@ -97,7 +101,9 @@ func completeSandboxes(_ *cobra.Command, args []string, _ string) (
 	all, _ := sandboxesOfUser()
 	var names []string
 	for _, l := range all {
-		names = append(names, l.Name+"\t"+l.Folder)
+		if validName.MatchString(l.Name) {
+			names = append(names, l.Name+"\t"+oneLineOf(l.Folder))
+		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
@@ -134,9 +140,9 @@ func (f *sandboxFlags) pickKept() (*listed, error) {
 	}
 	s := &sandbox{folder: dir}
 	if err := s.readRecord(private, "."); err != nil {
-		return nil, fmt.Errorf("%s is not trusted: %w", dir, err)
+		return nil, err
 	}
-	l := &listed{record: s.record}
+	l := &listed{record: s.record, unknown: s.unknown}
 	if l.Folder, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}

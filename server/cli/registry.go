@@ -132,6 +132,8 @@ type listed struct {
 	registered
 	// record is nil unless the sandbox is running.
 	record *record
+	// unknown is that of the sandbox.
+	unknown bool
 	// wrong is why its folder is not trusted, or nil.
 	wrong error
 }
@@ -205,9 +207,15 @@ func look(r registered) (l listed, exists bool) {
 	if _, err := private.root.Lstat(lockName); errors.Is(err, fs.ErrNotExist) {
 		return l, false // its files have been removed, but not their directory
 	}
+	if key, err := originKey(); err == nil && !isOrigin(private, ".", key) {
+		l.wrong = errors.New("you have not made it with kinproc on this machine; " +
+			"kinproc delete --data-dir deletes it nevertheless")
+		return l, true
+	}
 	s := &sandbox{folder: r.Folder}
 	l.wrong = s.readRecord(private, ".")
-	if l.record = s.record; l.record != nil {
+	l.record, l.unknown = s.record, s.unknown
+	if l.record != nil {
 		l.Name = l.record.Name
 	}
 	return l, l.record != nil || !r.Ephemeral

@@ -32,6 +32,12 @@ type sandbox struct {
 	record *record
 	// stopped is true if the control plane is known not to be running.
 	stopped bool
+	// unknown is true if a process holds the folder but has no record there: it is starting or
+	// stopping, or somebody has removed the record.
+	unknown bool
+	// foreign says which server of the kubeconfig kinproc has not written there. It is nil if there
+	// is none.
+	foreign error
 }
 
 // noSandboxError reports that there is no sandbox, and says what to do.
@@ -102,6 +108,9 @@ func sandboxesIn(user int, state string) ([]*sandbox, error) {
 		if err := s.read(private, folder); err != nil {
 			return nil, notTrusted(s.kubeconfig, err)
 		}
+		if err := s.readRecord(private, folder); err != nil {
+			return nil, err
+		}
 		if s.stopped && folder != "." {
 			continue // it was killed, and its data is gone
 		}
@@ -134,7 +143,8 @@ func (s *sandbox) read(private *privateDir, folder string) error {
 	if err != nil {
 		return err
 	}
-	s.config, err = decode(data, func(path string) ([]byte, error) {
+	var marks map[string]mark
+	s.config, marks, err = decode(data, func(path string) ([]byte, error) {
 		name, err := private.within(path)
 		if err != nil {
 			return nil, err
@@ -143,10 +153,10 @@ func (s *sandbox) read(private *privateDir, folder string) error {
 		s.files[filepath.Join(private.path, name)] = data
 		return data, err
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.foreign = s.checkServers(private, folder, marks)
 	}
-	return s.readRecord(private, folder)
+	return err
 }
 
 // readRecord finds out whether the control plane is running and, if so, reads its record.
@@ -156,32 +166,104 @@ func (s *sandbox) readRecord(private *privateDir, folder string) error {
 		return nil
 	}
 	if _, err := private.read(lock); err != nil { // which refuses links and pipes
-		return err
+		return fmt.Errorf("%s is not trusted: %w", s.folder, err)
 	}
 	runs, known := running(s.folder)
 	if s.stopped = known && !runs; !runs {
 		return nil
 	}
-	data, err := private.read(filepath.Join(folder, recordName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it is starting or stopping
+	var err error
+	s.record, err = readRunning(private, folder)
+	s.unknown = err == nil && s.record == nil
+	return err
+}
+
+// readRunning reads the record of a folder, which is nil if there is none.
+func readRunning(private *privateDir, folder string) (*record, error) {
+	name := filepath.Join(folder, recordName)
+	if _, err := private.root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the control plane is starting or stopping
 	}
-	if err != nil {
-		return err
+	data, err := private.read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	var r record
-	if err := json.Unmarshal(data, &r); err != nil {
-		return fmt.Errorf("%s: %w", recordName, err)
+	var file authentic
+	if err == nil && json.Unmarshal(data, &file) != nil {
+		err = errNotOwnRecord
 	}
-	s.record = &r
+	if err == nil {
+		if key, noKey := originKey(); noKey == nil &&
+			verify(private, folder, key, forRunning, file.Running, file.MAC) != nil {
+			err = errNotOwnRecord
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(file.Running, &r)
+	}
+	if err == nil && r.PID <= 0 {
+		err = fmt.Errorf("process %d cannot be", r.PID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is not trusted: %w; remove it: kinproc stop then asks the system "+
+			"which process runs there", filepath.Join(private.path, name), err)
+	}
+	return &r, nil
+}
+
+var errNotOwnRecord = errors.New("kinproc start has not written it there for you")
+
+// decode parses a kubeconfig and returns it as a configuration if it is trusted, with the marks of
+// its clusters.
+func decode(
+	data []byte, read func(path string) ([]byte, error),
+) (*clientcmdapi.Config, map[string]mark, error) {
+	var written clientcmdv1.Config
+	if err := yaml.UnmarshalStrict(data, &written); err != nil {
+		return nil, nil, fmt.Errorf("it is not a kubeconfig that kinproc wrote: %w", err)
+	}
+	config, err := trusted(&written, read)
+	if err != nil {
+		return nil, nil, err
+	}
+	marks := map[string]mark{}
+	for _, c := range written.Clusters {
+		for _, e := range c.Cluster.Extensions {
+			var m mark
+			if e.Name == kubeconfigMark && json.Unmarshal(e.Extension.Raw, &m) == nil {
+				marks[c.Name] = m
+			}
+		}
+	}
+	return config, marks, nil
+}
+
+// checkServers returns an error if a kubeconfig leads to another server than the one that kinproc
+// start wrote there. Else a repository could lead requests, and what they hold, to a port of its
+// own choice.
+func (s *sandbox) checkServers(private *privateDir, folder string, marks map[string]mark) error {
+	key, err := originKey()
+	if err != nil {
+		return nil // then nothing has a MAC
+	}
+	for name, c := range s.config.Clusters {
+		text, err := clusterText(c)
+		if err == nil {
+			err = verify(private, folder, key, forCluster, text, marks[name].MAC)
+		}
+		if err != nil {
+			return fmt.Errorf("%s is not trusted: kinproc start has not written the server of cluster "+
+				"%q there for you; kinproc start writes it again, or if you trust it, name it with "+
+				"--kubeconfig or KUBECONFIG", s.kubeconfig, name)
+		}
+	}
 	return nil
 }
 
-// decode parses a kubeconfig and returns it as a configuration if it is trusted.
-func decode(data []byte, read func(path string) ([]byte, error)) (*clientcmdapi.Config, error) {
-	var written clientcmdv1.Config
-	if err := yaml.UnmarshalStrict(data, &written); err != nil {
-		return nil, fmt.Errorf("it is not a kubeconfig that kinproc wrote: %w", err)
-	}
-	return trusted(&written, read)
+// clusterText returns what the MAC of a cluster is made of: the server, and how it is recognized.
+func clusterText(c *clientcmdapi.Cluster) ([]byte, error) {
+	return json.Marshal([]string{
+		c.Server, c.TLSServerName, string(c.CertificateAuthorityData),
+	})
 }

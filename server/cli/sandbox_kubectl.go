@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -54,7 +55,7 @@ func (s *sandbox) guard(flags *genericclioptions.ConfigFlags) {
 		if path := *flags.KubeConfig; path != "" && path != s.kubeconfig {
 			return config // the caller named it
 		}
-		if err := s.compare(flags); err != nil {
+		if err := cmp.Or(s.compare(flags), s.foreign); err != nil {
 			return &rest.Config{Host: "https://localhost", Transport: refusal{err}}
 		}
 		tls := &config.TLSClientConfig
@@ -73,7 +74,7 @@ func (s *sandbox) explain(flags *genericclioptions.ConfigFlags) {
 	case s.folder == "":
 		hint = noSandboxError{}.Error()
 	case s.stopped:
-		hint = "the sandbox in " + s.folder + " is not running; start it with kinproc start"
+		hint = "the sandbox in " + oneLineOf(s.folder) + " is not running; start it with kinproc start"
 	default:
 		return
 	}

@@ -89,6 +89,7 @@ func TestSandboxHoldsWhatKinprocWrites(t *testing.T) {
 // kubectlConfig returns the client configuration that kubectl uses for a sandbox.
 func kubectlConfig(s *sandbox) (*rest.Config, error) {
 	flags := genericclioptions.NewConfigFlags(true)
+	s.foreign = nil // the kubeconfigs of these tests have no MAC
 	s.guard(flags)
 	*flags.KubeConfig = s.kubeconfig
 	return flags.ToRESTConfig()
@@ -285,7 +286,7 @@ func FuzzSandbox(f *testing.F) {
 		"extensions: [{name: a, extension: {}}]")))
 	f.Add([]byte(`{"clusters":[{"name":"c","cluster":{"server":"https://localhost"}}],"users":[{"name":"u","user":{"client-key":"a"}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		config, err := decode(data, func(string) ([]byte, error) { return nil, os.ErrNotExist })
+		config, _, err := decode(data, func(string) ([]byte, error) { return nil, os.ErrNotExist })
 		if err != nil {
 			return
 		}

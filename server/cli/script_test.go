@@ -104,14 +104,15 @@ func goEnvironment(t *testing.T) []string {
 // killDetached kills the background processes that a failed script has left.
 func killDetached(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		var running struct{ PID int }
+		var written struct{ Running struct{ PID int } }
 		if err != nil || d.Name() != "running.json" {
 			return nil
 		}
-		if data, err := os.ReadFile(path); err != nil || json.Unmarshal(data, &running) != nil {
+		if data, err := os.ReadFile(path); err != nil ||
+			json.Unmarshal(data, &written) != nil || written.Running.PID <= 0 {
 			return nil
 		}
-		if p, err := os.FindProcess(running.PID); err == nil {
+		if p, err := os.FindProcess(written.Running.PID); err == nil {
 			_ = p.Kill()
 		}
 		return nil

@@ -200,14 +200,14 @@ func (o *startOptions) configNamed() bool {
 func printSettings(w io.Writer, all []settings.Setting) {
 	lines, width := make([]string, len(all)), 0
 	for i, s := range all {
-		lines[i] = s.Value
+		lines[i] = oneLineOf(s.Value)
 		if s.Flag != "" {
-			lines[i] = "--" + s.Flag + "=" + s.Value
+			lines[i] = "--" + oneLineOf(s.Flag) + "=" + lines[i]
 		}
 		width = max(width, len(lines[i]))
 	}
 	for i, s := range all {
-		fmt.Fprintf(w, "  %-*s  %s\n", width, lines[i], s.Source)
+		fmt.Fprintf(w, "  %-*s  %s\n", width, lines[i], oneLineOf(string(s.Source)))
 	}
 }
 
@@ -267,7 +267,7 @@ func (o *startOptions) explain(w io.Writer, flags *pflag.FlagSet, args []string)
 	err := o.settle(flags, args)
 	switch {
 	case err != nil:
-		fmt.Fprintf(w, "\nWhat is in force here cannot be said: %s\n", plain(oneLine(err)))
+		fmt.Fprintf(w, "\nWhat is in force here cannot be said: %s\n", oneLineOf(plain(oneLine(err))))
 		return
 	case len(o.inForce) == 0 && o.memory.Port == 0 && len(o.server.SimulatedNodeKinds) == 0:
 		fmt.Fprint(w, "\nIn force here are the defaults.\n")

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -210,6 +209,9 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			undo(held)
 		}
 	}()
+	if err := o.checkKeys(); err != nil {
+		return err
+	}
 	o.warnShrinking(s.err)
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
@@ -224,6 +226,11 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 		if held == nil {
 			if held, err = holdFolder(srv.Dir()); err != nil {
 				return err
+			}
+		}
+		if o.ephemeral {
+			if err := markFolder(held.path); err != nil {
+				return fmt.Errorf("mark %s: %w", held.path, err)
 			}
 		}
 		if err := o.applyManifests(ctx, srv, s.err); err != nil {
@@ -364,7 +371,8 @@ func (o *startOptions) place(s streams) (name string, held *folder, err error) {
 		return "", nil, err
 	case !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS):
 		fmt.Fprintf(s.err,
-			"kinproc: warning: kinproc kubectl will not find this sandbox on its own: %s\n", oneLine(err))
+			"kinproc: warning: kinproc kubectl will not find this sandbox on its own: %s\n",
+			oneLineOf(oneLine(err)))
 	}
 	return name, nil, nil
 }
@@ -399,9 +407,11 @@ func (o *startOptions) refuseRunning() error {
 		return nil // the server says more about it
 	}
 	defer private.close()
-	data, err := private.read(recordName)
-	var r record
-	if err != nil || json.Unmarshal(data, &r) != nil {
+	r, err := readRunning(private, ".")
+	if err != nil {
+		return fmt.Errorf("--data-dir: %s is in use; %w", o.server.DataDir, err)
+	}
+	if r == nil {
 		return nil // it is not ready yet
 	}
 	return fmt.Errorf("--data-dir: %s is in use by process %d, which serves %s; "+
@@ -469,6 +479,9 @@ func (o *startOptions) writeKubeconfigs(
 	path = filepath.Join(e.directory, kubeconfigName)
 	config := clientcmdapi.NewConfig()
 	e.add(config, srv.Kubeconfig())
+	if err := e.sign(config); err != nil {
+		return "", nil, err
+	}
 	if err := pki.WriteKubeconfig(path, config); err != nil {
 		return "", nil, err
 	}
@@ -491,7 +504,7 @@ func (o *startOptions) printScreen(
 ) {
 	kept := "nothing is kept"
 	if o.server.DataDir != "" {
-		kept = "everything is kept in " + o.server.DataDir
+		kept = "everything is kept in " + oneLineOf(o.server.DataDir)
 	}
 	stop := "Ctrl-C"
 	if o.detached {
@@ -500,8 +513,9 @@ func (o *startOptions) printScreen(
 	etcd := ""
 	for _, endpoint := range srv.EtcdEndpoints() {
 		ca, cert, key := srv.EtcdClientFiles()
-		etcd = fmt.Sprintf("\n  --etcd-servers=%s --etcd-cafile=%s \\\n  --etcd-certfile=%s --etcd-keyfile=%s",
-			endpoint, ca, cert, key)
+		etcd = fmt.Sprintf(
+			"\n  --etcd-servers=%s --etcd-cafile=%s \\\n  --etcd-certfile=%s --etcd-keyfile=%s",
+			endpoint, forShell(ca), forShell(cert), forShell(key))
 	}
 	fmt.Fprintf(w, `kinproc %s, Kubernetes %s, ready in %d ms
 
@@ -523,14 +537,38 @@ func (o *startOptions) printScreen(
 // shell.
 func setKubeconfig(path string) string {
 	if runtime.GOOS == "windows" {
-		return fmt.Sprintf("$env:KUBECONFIG = '%s'", strings.ReplaceAll(path, "'", "''"))
+		return "$env:KUBECONFIG = " + forShell(path)
+	}
+	return "export KUBECONFIG=" + forShell(path)
+}
+
+// forShell quotes a path for this platform's usual shell, if it needs that.
+func forShell(path string) string {
+	if runtime.GOOS == "windows" {
+		return "'" + strings.ReplaceAll(path, "'", "''") + "'"
+	}
+	if oneLineOf(path) != path { // then the quotes of bash, zsh and ksh
+		return "$'" + inOctal(path) + "'"
 	}
 	if strings.ContainsFunc(path, func(r rune) bool {
 		return !unicode.In(r, unicode.L, unicode.N) && !strings.ContainsRune("/._-+:@", r)
 	}) {
-		path = "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+		return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 	}
-	return "export KUBECONFIG=" + path
+	return path
+}
+
+// inOctal writes all but plain characters as \NNN, which the quotes of forShell understand.
+func inOctal(text string) string {
+	var quoted strings.Builder
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '\'' || c == '\\' {
+			fmt.Fprintf(&quoted, "\\%03o", c)
+		} else {
+			quoted.WriteByte(c)
+		}
+	}
+	return quoted.String()
 }
 
 func printTimings(w io.Writer, phases []server.Phase) {

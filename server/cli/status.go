@@ -42,21 +42,24 @@ directories.`,
 					continue
 				}
 				runs = true
-				kept := "everything is kept in " + sandbox.folder
+				kept := "everything is kept in " + oneLineOf(sandbox.folder)
 				if r.Ephemeral {
 					kept = "nothing is kept"
 				}
 				fmt.Fprintf(s.out, "%s has been running for %s (process %d); %s\n\n  %s\n  %s\n",
-					r.Name, duration.HumanDuration(time.Since(r.Started)), r.PID, kept, r.URL,
+					shownName(r.Name), duration.HumanDuration(time.Since(r.Started)), r.PID, kept, oneLineOf(r.URL),
 					setKubeconfig(r.Kubeconfig))
 				if r.Dashboard != "" {
-					fmt.Fprintf(s.out, "  dashboard, with a link that works once: %s\n", r.Dashboard)
+					fmt.Fprintf(s.out, "  dashboard, with a link that works once: %s\n", oneLineOf(r.Dashboard))
 				}
 				fmt.Fprintf(s.out, "  %s\n", sandbox.database(cmd.Context()))
 				if len(r.Settings) > 0 {
 					fmt.Fprintln(s.out)
 					printSettings(s.out, r.Settings)
 				}
+			}
+			if !runs && found[0].unknown {
+				return found[0].errUnknown()
 			}
 			if !runs {
 				return fmt.Errorf("the sandbox in %s is not running; start it with kinproc start",

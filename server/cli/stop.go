@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,7 +28,7 @@ func (f *sandboxFlags) add(cmd *cobra.Command) {
 			found, _ := f.find()
 			var names []string
 			for _, s := range found {
-				if s.record != nil {
+				if s.record != nil && validName.MatchString(s.record.Name) {
 					names = append(names, s.record.Name)
 				}
 			}
@@ -77,7 +78,7 @@ the sandbox is ephemeral.
 			if err := stopSandbox(cmd.Context(), found); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(s.out, "%s stopped\n", found.record.Name)
+			_, err = fmt.Fprintf(s.out, "%s stopped\n", shownName(found.record.Name))
 			return err
 		},
 	}
@@ -98,15 +99,24 @@ func (f *sandboxFlags) stopAll(ctx context.Context, s streams) error {
 	var errs []error
 	stopped := 0
 	for _, l := range all {
-		if l.record == nil {
+		found := l.sandbox()
+		err := l.wrong
+		switch {
+		case err != nil:
+			if runs, _ := running(l.Folder); !runs {
+				continue
+			}
+		case !found.findRecord():
 			continue
+		default:
+			err = stopSandbox(ctx, found)
 		}
-		if err := stopSandbox(ctx, l.sandbox()); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", l.Name, err))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s in %s: %w", shownName(l.Name), l.Folder, err))
 			continue
 		}
 		stopped++
-		fmt.Fprintf(s.out, "%s stopped\n", l.Name)
+		fmt.Fprintf(s.out, "%s stopped\n", shownName(l.Name))
 	}
 	if stopped == 0 && len(errs) == 0 {
 		fmt.Fprintln(s.err, "kinproc: no sandbox is running")
@@ -114,14 +124,71 @@ func (f *sandboxFlags) stopAll(ctx context.Context, s streams) error {
 	return errors.Join(errs...)
 }
 
+// findRecord reports whether a sandbox is running. If its record is missing, it asks the system
+// which process has announced it.
+func (s *sandbox) findRecord() bool {
+	if s.record != nil || !s.unknown {
+		return s.record != nil
+	}
+	private, err := openPrivate(s.folder, os.Geteuid())
+	if err != nil {
+		return false
+	}
+	defer private.close()
+	pid, err := readyProcess(private)
+	if err != nil || pid == 0 {
+		return false
+	}
+	s.record = &record{Name: nameFor(s.folder), PID: pid, Ephemeral: s.inEphemeral()}
+	return true
+}
+
+// inEphemeral reports whether a sandbox is in a folder for ephemeral ones.
+func (s *sandbox) inEphemeral() bool {
+	return filepath.Base(filepath.Dir(s.folder)) == ephemeralName
+}
+
+func (s *sandbox) errUnknown() error {
+	return fmt.Errorf("the sandbox in %s is starting or stopping, or somebody has removed its %s; "+
+		"wait, or end it with kinproc stop, Ctrl-C or kill", s.folder, recordName)
+}
+
+// process returns the process of a sandbox that has a record. It is nil if it has just ended.
+func (s *sandbox) process() (*os.Process, error) {
+	private, err := openPrivate(s.folder, os.Geteuid())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer private.close()
+	for attempt := 1; ; attempt++ {
+		p, err := findProcess(private, s.record)
+		if err == nil {
+			return p, nil
+		}
+		if runs, _ := running(s.folder); !runs {
+			return nil, nil
+		}
+		if attempt == lockAttempts {
+			return nil, err
+		}
+		time.Sleep(time.Millisecond) // it gives up one lock after the other when it ends
+	}
+}
+
 // stopSandbox asks a sandbox's process to end, and waits for it.
 func stopSandbox(ctx context.Context, s *sandbox) error {
-	p, err := os.FindProcess(s.record.PID)
-	if err == nil {
-		err = terminate(p)
+	p, err := s.process()
+	if err != nil {
+		return err
 	}
-	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop process %d: %w", s.record.PID, err)
+	if p != nil {
+		if err := terminate(p); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return errors.Join(fmt.Errorf("stop process %d: %w", s.record.PID, err), p.Release())
+		}
+		defer func() { _ = p.Release() }()
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout+time.Second)
 	defer cancel()
@@ -129,8 +196,7 @@ func stopSandbox(ctx context.Context, s *sandbox) error {
 	defer tick.Stop()
 	for {
 		if runs, _ := running(s.folder); !runs {
-			if parent := filepath.Dir(s.folder); s.record.Ephemeral &&
-				filepath.Base(parent) == ephemeralName {
+			if parent := filepath.Dir(s.folder); s.record.Ephemeral && s.inEphemeral() {
 				// The process does this too, unless it was killed, and may not be done yet.
 				return removeEphemeral(filepath.Dir(parent), s.folder)
 			}

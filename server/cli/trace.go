@@ -202,7 +202,7 @@ func (a *tracedAnswer) print(w io.Writer) error {
 	fmt.Fprintf(&text, "%s %s\n", a.Method, a.Path)
 	printSteps(&text, a.Steps)
 	fmt.Fprintf(&text, "%s, %d bytes, %s\n", a.Status, a.Bytes, micro(a.Took))
-	_, err := io.WriteString(w, text.String())
+	_, err := io.WriteString(w, linesOf(text.String()))
 	return err
 }
 

@@ -30,7 +30,7 @@ const (
 func Contents() []string {
 	return []string{
 		etcdDir, pkiDir, ephemeralDir, "kubeconfig", "kinproc.log", "settings.json", "settings.json.new",
-		"running.json", "running.json.new", "running.lock", IgnoreFile, originFile,
+		"running.json", "running.json.new", "running.lock", "ready.lock", IgnoreFile, originFile,
 	}
 }
 

@@ -91,6 +91,8 @@ type Memory struct {
 	Applied []string `json:"applied,omitempty"`
 	// Kubeconfigs are the kubeconfigs to which the sandbox's context was added.
 	Kubeconfigs []string `json:"kubeconfigs,omitempty"`
+	// Keys are the hashes of the private keys that are never replaced, by the names of their files.
+	Keys map[string]string `json:"keys,omitempty"`
 }
 
 // Learn adds the flags of a start to the memory. Flags that were given before change.
