@@ -95,6 +95,7 @@ var rooms = map[string][]string{
 	"server/internal/allocation":    nil,
 	"server/internal/dashboard":     {"chain/history", "chain/trace", "internal/secretvalues"},
 	"server/internal/podreferences": nil,
+	"server/internal/descriptors":   nil,
 	"server/internal/auth": {
 		"chain/core", "server/internal/datadir", "server/internal/option",
 		"server/internal/podreferences", "server/internal/reload", "server/internal/stopper",

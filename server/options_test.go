@@ -1,11 +1,13 @@
 package server_test
 
 import (
+	"math"
 	"net"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -43,6 +45,30 @@ func TestErrorsNameOptions(t *testing.T) {
 		{"TLSCipherSuites", "tls-cipher-suites",
 			func(o *server.Options) { o.TLSCipherSuites = []string{"nope"} }},
 		{"HistoryKept", "history-kept", func(o *server.Options) { o.HistoryKept = -1 }},
+		{"HistoryKept", "history-kept", func(o *server.Options) { o.HistoryKept = math.MaxInt64 }},
+		{"EventTTL", "event-ttl", func(o *server.Options) { o.EventTTL = math.MaxInt64 }},
+		{"EventTTL", "event-ttl", func(o *server.Options) { o.EventTTL = 1 }},
+		{"EventTTL", "event-ttl", func(o *server.Options) { o.EventTTL = -1 }},
+		{"RequestTimeout", "request-timeout",
+			func(o *server.Options) { o.RequestTimeout = math.MaxInt64 }},
+		{"MinRequestTimeout", "min-request-timeout",
+			func(o *server.Options) { o.MinRequestTimeout = math.MaxInt }},
+		{"MinRequestTimeout", "min-request-timeout",
+			func(o *server.Options) { o.MinRequestTimeout = -1 }},
+		{"TokenWebhook.CacheTTL", "authentication-token-webhook-cache-ttl",
+			func(o *server.Options) { o.TokenWebhook.CacheTTL = math.MaxInt64 }},
+		{"AuthorizationWebhook.AuthorizedTTL", "authorization-webhook-cache-authorized-ttl",
+			func(o *server.Options) { o.AuthorizationWebhook.AuthorizedTTL = math.MaxInt64 }},
+		{"AuthorizationWebhook.UnauthorizedTTL", "authorization-webhook-cache-unauthorized-ttl",
+			func(o *server.Options) { o.AuthorizationWebhook.UnauthorizedTTL = math.MaxInt64 }},
+		{"ServiceAccountMaxTokenExpiration", "service-account-max-token-expiration",
+			func(o *server.Options) { o.ServiceAccountMaxTokenExpiration = -time.Second }},
+		{"ServiceAccountMaxTokenExpiration", "service-account-max-token-expiration",
+			func(o *server.Options) { o.ServiceAccountMaxTokenExpiration = math.MaxInt64 }},
+		{"MaxRequestsInFlight", "max-requests-inflight",
+			func(o *server.Options) { o.MaxRequestsInFlight = math.MaxInt }},
+		{"MaxMutatingRequestsInFlight", "max-mutating-requests-inflight",
+			func(o *server.Options) { o.MaxMutatingRequestsInFlight = math.MaxInt }},
 		{"MaxRequestsInFlight", "max-requests-inflight",
 			func(o *server.Options) { o.MaxRequestsInFlight = -1 }},
 		{"MaxMutatingRequestsInFlight", "max-mutating-requests-inflight",
@@ -80,6 +106,9 @@ func TestErrorsNameOptions(t *testing.T) {
 		}},
 		{"LoadBalancerRange", "load-balancer-range", func(o *server.Options) {
 			o.LoadBalancerRange = "192.0.2.1/24"
+		}},
+		{"LoadBalancerRange", "load-balancer-range", func(o *server.Options) {
+			o.LoadBalancerRange = "10.0.0.128/25" // of the default range of cluster IPs
 		}},
 		{"SimulatedNodeKinds", "simulate-nodes", func(o *server.Options) {
 			o.SimulatedNodeKinds = []server.SimulatedNodeKind{{Name: "gpu"}, {Name: "gpu"}}

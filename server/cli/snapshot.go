@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,14 +154,21 @@ func saveSnapshot(
 
 // readSnapshot reads a snapshot from a file. The error names the file.
 func readSnapshot(name string) (*server.Snapshot, error) {
-	if info, err := os.Stat(name); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() { // to open a named pipe may take forever
-		return nil, fmt.Errorf("%s is not a file", name)
+	const written = "kinproc snapshot save FILE writes one"
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no snapshot %s; %s", name, written)
+	case err != nil:
+		return nil, unreadable(name, err)
+	case !info.Mode().IsRegular(): // to open a named pipe may take forever
+		return nil, fmt.Errorf("%s is not a file, so it is no snapshot; %s", name, written)
+	case info.Size() == 0:
+		return nil, fmt.Errorf("%s is empty, so it is no snapshot; %s", name, written)
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(name, err)
 	}
 	defer file.Close()
 	snapshot, err := server.ReadSnapshot(file)
