@@ -66,6 +66,30 @@ func TestErrorsNameOptions(t *testing.T) {
 		{"QuotaBackendBytes", "quota-backend-bytes", func(o *server.Options) { o.QuotaBackendBytes = 1 }},
 		{"QuotaBackendBytes", "quota-backend-bytes",
 			func(o *server.Options) { o.QuotaBackendBytes = math.MaxInt64 }},
+		{"HistoryKept", "history-kept", func(o *server.Options) { o.HistoryKept = math.MaxInt64 }},
+		{"EventTTL", "event-ttl", func(o *server.Options) { o.EventTTL = math.MaxInt64 }},
+		{"EventTTL", "event-ttl", func(o *server.Options) { o.EventTTL = 1 }},
+		{"EventTTL", "event-ttl", func(o *server.Options) { o.EventTTL = -1 }},
+		{"RequestTimeout", "request-timeout",
+			func(o *server.Options) { o.RequestTimeout = math.MaxInt64 }},
+		{"MinRequestTimeout", "min-request-timeout",
+			func(o *server.Options) { o.MinRequestTimeout = math.MaxInt }},
+		{"MinRequestTimeout", "min-request-timeout",
+			func(o *server.Options) { o.MinRequestTimeout = -1 }},
+		{"TokenWebhook.CacheTTL", "authentication-token-webhook-cache-ttl",
+			func(o *server.Options) { o.TokenWebhook.CacheTTL = math.MaxInt64 }},
+		{"AuthorizationWebhook.AuthorizedTTL", "authorization-webhook-cache-authorized-ttl",
+			func(o *server.Options) { o.AuthorizationWebhook.AuthorizedTTL = math.MaxInt64 }},
+		{"AuthorizationWebhook.UnauthorizedTTL", "authorization-webhook-cache-unauthorized-ttl",
+			func(o *server.Options) { o.AuthorizationWebhook.UnauthorizedTTL = math.MaxInt64 }},
+		{"ServiceAccountMaxTokenExpiration", "service-account-max-token-expiration",
+			func(o *server.Options) { o.ServiceAccountMaxTokenExpiration = -time.Second }},
+		{"ServiceAccountMaxTokenExpiration", "service-account-max-token-expiration",
+			func(o *server.Options) { o.ServiceAccountMaxTokenExpiration = math.MaxInt64 }},
+		{"MaxRequestsInFlight", "max-requests-inflight",
+			func(o *server.Options) { o.MaxRequestsInFlight = math.MaxInt }},
+		{"MaxMutatingRequestsInFlight", "max-mutating-requests-inflight",
+			func(o *server.Options) { o.MaxMutatingRequestsInFlight = math.MaxInt }},
 		{"MaxRequestsInFlight", "max-requests-inflight",
 			func(o *server.Options) { o.MaxRequestsInFlight = -1 }},
 		{"MaxMutatingRequestsInFlight", "max-mutating-requests-inflight",
@@ -103,6 +127,9 @@ func TestErrorsNameOptions(t *testing.T) {
 		}},
 		{"LoadBalancerRange", "load-balancer-range", func(o *server.Options) {
 			o.LoadBalancerRange = "192.0.2.1/24"
+		}},
+		{"LoadBalancerRange", "load-balancer-range", func(o *server.Options) {
+			o.LoadBalancerRange = "10.0.0.128/25" // of the default range of cluster IPs
 		}},
 		{"SimulatedNodeKinds", "simulate-nodes", func(o *server.Options) {
 			o.SimulatedNodeKinds = []server.SimulatedNodeKind{{Name: "gpu"}, {Name: "gpu"}}

@@ -23,6 +23,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/bootstrap"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/datadir"
+	"github.com/kinproc/kinproc/server/internal/descriptors"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
 	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/loops"
@@ -48,9 +49,15 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	defer end()
+	release, err := descriptors.Reserve()
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	defer release()
 	r, err := starter{s}.start(s.options.withLog(ctx))
 	s.timeline.phase("")
 	if err != nil {
+		release()
 		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
 		return errors.Join(err, s.stopper.Stop(undoing))
@@ -130,6 +137,9 @@ func (s starter) start(ctx context.Context) (*running, error) {
 // made.
 func (s starter) open(ctx context.Context, sharing *sync.WaitGroup) (g ground, err error) {
 	o := configs{&s.options}
+	if err := o.checkFiles(); err != nil {
+		return g, err
+	}
 	// If another control plane runs here, the port is busy too, but the directory is the better
 	// explanation.
 	if err := datadir.CheckFree(o.directory()); err != nil {

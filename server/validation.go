@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -117,7 +118,7 @@ func (o *Options) validate() []error {
 		wrong("SimulatedLogDir", "simulated-log-dir", "%q is not a directory that can be read",
 			o.SimulatedLogDir)
 	}
-	if _, err := loadbalancers.ParseRange(o.LoadBalancerRange); err != nil {
+	if err := o.checkLoadBalancers(); err != nil {
 		wrong("LoadBalancerRange", "load-balancer-range", "%w", err)
 	}
 	return slices.Concat(errs,
@@ -173,13 +174,18 @@ func (o *Options) validateServing() []error {
 		wrong("AdvertiseAddress", "advertise-address", "%q is not an IP address",
 			o.AdvertiseAddress)
 	}
-	if o.MaxRequestsInFlight < 0 {
-		wrong("MaxRequestsInFlight", "max-requests-inflight", "%d is negative",
-			o.MaxRequestsInFlight)
-	}
-	if o.MaxMutatingRequestsInFlight < 0 {
-		wrong("MaxMutatingRequestsInFlight", "max-mutating-requests-inflight", "%d is negative",
-			o.MaxMutatingRequestsInFlight)
+	for _, limit := range []struct {
+		field, flag string
+		value       int
+	}{
+		{"MaxRequestsInFlight", "max-requests-inflight", o.MaxRequestsInFlight},
+		{"MaxMutatingRequestsInFlight", "max-mutating-requests-inflight", o.MaxMutatingRequestsInFlight},
+	} {
+		if limit.value < 0 {
+			wrong(limit.field, limit.flag, "%d is negative", limit.value)
+		} else if limit.value > mostInFlight {
+			wrong(limit.field, limit.flag, "%d is more than %d", limit.value, mostInFlight)
+		}
 	}
 	if !o.DisablePriorityAndFairness && o.MaxRequestsInFlight+o.MaxMutatingRequestsInFlight == 0 {
 		wrong("MaxRequestsInFlight", "max-requests-inflight",
@@ -189,30 +195,61 @@ func (o *Options) validateServing() []error {
 	return errs
 }
 
+const (
+	// mostInFlight bounds the numbers of concurrent requests, whose sum the libraries calculate with.
+	mostInFlight = 1_000_000_000
+	// longest bounds durations. The libraries add to them, and etcd has a limit of its own.
+	longest = 10 * 365 * 24 * time.Hour
+	// The bounds of the lifetime of tokens are those of kube-apiserver.
+	shortestToken, longestToken = time.Hour, time.Duration(1<<32) * time.Second
+)
+
 // validateTimes validates how long requests and events may last.
-func (o *Options) validateTimes() []error {
-	var errs []error
-	if o.EventTTL < 0 {
-		errs = append(errs, o.wrong("EventTTL", "event-ttl", "%s is negative", o.EventTTL))
+func (o *Options) validateTimes() (errs []error) {
+	wrong := func(field, flag, format string, args ...any) {
+		errs = append(errs, o.wrong(field, flag, format, args...))
 	}
-	if o.HistoryKept <= 0 {
-		errs = append(errs, o.wrong("HistoryKept", "history-kept", "%s is not positive", o.HistoryKept))
+	for _, d := range []struct {
+		field, flag string
+		value, zero time.Duration
+	}{
+		{"EventTTL", "event-ttl", o.EventTTL, 0},
+		{"HistoryKept", "history-kept", o.HistoryKept, 1},
+		{"RequestTimeout", "request-timeout", o.RequestTimeout, 1},
+		{"TokenWebhook.CacheTTL", "authentication-token-webhook-cache-ttl", o.TokenWebhook.CacheTTL, 0},
+		{"AuthorizationWebhook.AuthorizedTTL", "authorization-webhook-cache-authorized-ttl",
+			o.AuthorizationWebhook.AuthorizedTTL, 0},
+		{"AuthorizationWebhook.UnauthorizedTTL", "authorization-webhook-cache-unauthorized-ttl",
+			o.AuthorizationWebhook.UnauthorizedTTL, 0},
+	} {
+		switch {
+		case d.value < 0 && d.zero == 0:
+			wrong(d.field, d.flag, "%s is negative", d.value)
+		case d.value < d.zero:
+			wrong(d.field, d.flag, "%s is not positive", d.value)
+		case d.value > longest:
+			wrong(d.field, d.flag, "%s is more than ten years, %s", d.value, longest)
+		}
 	}
 	switch quota := o.QuotaBackendBytes; {
 	case quota < embed.MinQuotaBytes || quota > embed.MaxQuotaBytes:
-		errs = append(errs, o.wrong("QuotaBackendBytes", "quota-backend-bytes",
-			"%d is not from %d (16 MiB) to %d (1 TiB)", quota, embed.MinQuotaBytes, embed.MaxQuotaBytes))
+		wrong("QuotaBackendBytes", "quota-backend-bytes", "%d is not from %d (16 MiB) to %d (1 TiB)",
+			quota, embed.MinQuotaBytes, embed.MaxQuotaBytes)
 	case o.sharesEtcd() && quota != embed.DefaultQuotaBytes:
-		errs = append(errs, o.wrong("QuotaBackendBytes", "quota-backend-bytes", "an external etcd has a "+
-			"quota of its own"))
+		wrong("QuotaBackendBytes", "quota-backend-bytes", "an external etcd has a quota of its own")
 	}
-	if o.RequestTimeout <= 0 {
-		errs = append(errs, o.wrong("RequestTimeout", "request-timeout", "%s is not positive",
-			o.RequestTimeout))
+	if 0 < o.EventTTL && o.EventTTL < time.Second {
+		wrong("EventTTL", "event-ttl", "%s is less than a second", o.EventTTL)
 	}
-	if o.MinRequestTimeout < 0 {
-		errs = append(errs, o.wrong("MinRequestTimeout", "min-request-timeout", "%d is negative",
-			o.MinRequestTimeout))
+	if n := o.MinRequestTimeout; n < 0 {
+		wrong("MinRequestTimeout", "min-request-timeout", "%d is negative", n)
+	} else if n > int(longest/time.Second) {
+		wrong("MinRequestTimeout", "min-request-timeout", "%d is more than ten years, %d seconds", n,
+			int(longest/time.Second))
+	}
+	if d := o.ServiceAccountMaxTokenExpiration; d != 0 && (d < shortestToken || d > longestToken) {
+		wrong("ServiceAccountMaxTokenExpiration", "service-account-max-token-expiration",
+			"%s is neither 0 nor between %s and %s", d, shortestToken, longestToken)
 	}
 	return errs
 }
@@ -281,9 +318,6 @@ func (o *Options) validateAuthentication() []error {
 		wrong("TokenWebhook.Version", "authentication-token-webhook-version",
 			"%q is neither v1 nor v1beta1", v)
 	}
-	if ttl := o.TokenWebhook.CacheTTL; ttl < 0 {
-		wrong("TokenWebhook.CacheTTL", "authentication-token-webhook-cache-ttl", "%s is negative", ttl)
-	}
 	return errs
 }
 
@@ -319,14 +353,6 @@ func (o *Options) validateAuthorization() []error {
 		wrong("AuthorizationWebhook.Version", "authorization-webhook-version",
 			"%q is neither v1 nor v1beta1", w.Version)
 	}
-	if w.AuthorizedTTL < 0 {
-		wrong("AuthorizationWebhook.AuthorizedTTL", "authorization-webhook-cache-authorized-ttl",
-			"%s is negative", w.AuthorizedTTL)
-	}
-	if w.UnauthorizedTTL < 0 {
-		wrong("AuthorizationWebhook.UnauthorizedTTL", "authorization-webhook-cache-unauthorized-ttl",
-			"%s is negative", w.UnauthorizedTTL)
-	}
 	return errs
 }
 
@@ -338,6 +364,28 @@ func checkRanges(clusterIPs, nodePorts string) error {
 		return err
 	}
 	return ranges.Validate()
+}
+
+// checkLoadBalancers checks the range of load balancers, which must not be that of services.
+func (o *Options) checkLoadBalancers() error {
+	addresses, err := loadbalancers.ParseRange(o.LoadBalancerRange)
+	if err != nil {
+		return err
+	}
+	services, err := allocation.ParseOptions(o.ServiceClusterIPRange, "")
+	if err != nil {
+		return nil // which is said elsewhere
+	}
+	if len(services.CIDRs) == 0 {
+		services.CIDRs = []string{allocation.DefaultServiceCIDR}
+	}
+	for _, cidr := range services.CIDRs {
+		if addresses.Overlaps(cidr) {
+			return fmt.Errorf("%q overlaps the range of cluster IPs, %s: use another range, or change %s",
+				o.LoadBalancerRange, cidr, o.name("ServiceClusterIPRange", "service-cluster-ip-range"))
+		}
+	}
+	return nil
 }
 
 // checkSimulatedNodes checks the options of simulated nodes.

@@ -83,7 +83,7 @@ const (
 	// Cut ends the connection before the request has any effect. Over HTTP/2, only the request's
 	// stream is reset; clients in this process get "connection reset by peer".
 	Cut Action = "cut"
-	// Delay lets the request wait for Effect.Delay first.
+	// Delay lets the request wait for Effect.Delay first, which is at most [MaxDelay].
 	Delay Action = "delay"
 	// EndWatch ends a watch as its timeout would. It is for watch, and like the following three, it
 	// hits the watches that are running, too.
@@ -104,6 +104,9 @@ const (
 	// servers do not notice.
 	Behind Action = "behind"
 )
+
+// MaxDelay is the longest delay. Nobody waits longer for the answer to a request.
+const MaxDelay = time.Hour
 
 // Effect is what happens to the requests that a rule selects.
 type Effect struct {
@@ -176,7 +179,7 @@ func (f *Fault) Validate() error {
 func (r *Rule) validate(action Action) error {
 	var errs []error
 	if _, err := path.Match(r.Path, ""); err != nil {
-		errs = append(errs, fmt.Errorf("path: %q is no pattern: %w", r.Path, err))
+		errs = append(errs, fmt.Errorf("path: %q is not a pattern such as /api/v1/*: %w", r.Path, err))
 	}
 	if !(r.Chance >= 0 && r.Chance <= 1) { // not a number is neither
 		errs = append(errs, fmt.Errorf("chance: %v is not between 0 and 1", r.Chance))
@@ -217,6 +220,9 @@ func (e *Effect) validate() error {
 	case Delay:
 		if e.Delay <= 0 {
 			return errors.New("delay: must be positive")
+		}
+		if e.Delay > MaxDelay {
+			return fmt.Errorf("delay: must be at most %s, and is %s", MaxDelay, e.Delay)
 		}
 	case Freeze:
 		if e.Revision < 0 {

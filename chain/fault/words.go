@@ -54,14 +54,19 @@ func (r *Rule) set(key, value string, given bool) (known bool, err error) {
 	switch key {
 	case "skip":
 		r.Skip, err = strconv.Atoi(value)
+		err = number(value, err)
 	case "times":
 		r.Times, err = strconv.Atoi(value)
+		err = number(value, err)
 	case "chance":
-		r.Chance, err = strconv.ParseFloat(value, 64)
+		if r.Chance, err = strconv.ParseFloat(value, 64); err != nil {
+			err = fmt.Errorf("%q is not a number from 0 to 1", value)
+		}
 	case "seed":
 		r.Seed, err = strconv.ParseUint(value, 10, 64)
+		err = number(value, err)
 	case "for":
-		r.For, err = time.ParseDuration(value)
+		r.For, err = duration(value)
 	case "optional":
 		if given {
 			return true, errors.New("takes no value")
@@ -71,6 +76,26 @@ func (r *Rule) set(key, value string, given bool) (known bool, err error) {
 		return false, nil
 	}
 	return true, err
+}
+
+// number says in words that a value is no number, if it is none.
+func number(value string, err error) error {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%q is out of range", value)
+	case err != nil:
+		return fmt.Errorf("%q is not a whole number", value)
+	}
+	return nil
+}
+
+// duration parses a duration. What is longer than the longest one is none either.
+func duration(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration of at most 292 years, such as 2s or 1m30s", value)
+	}
+	return d, nil
 }
 
 // set sets what key names, and reports whether there is such a thing.
@@ -87,21 +112,23 @@ func (e *Effect) set(key, value string, given bool) (known bool, err error) {
 	case Status:
 		code, err := strconv.ParseInt(value, 10, 32)
 		if err != nil {
-			return true, err
+			return true, number(value, err)
 		}
 		e.status().Code = int32(code)
 		return true, nil
 	case Delay:
-		e.Delay, err = time.ParseDuration(value)
+		if e.Delay, err = duration(value); err != nil {
+			err = fmt.Errorf("%q is not a duration of at most %s, such as 2s", value, MaxDelay)
+		}
 		return true, err
 	case Behind:
 		e.Revisions, err = strconv.ParseInt(value, 10, 64)
-		return true, err
+		return true, number(value, err)
 	case Freeze:
 		if given {
 			e.Revision, err = strconv.ParseInt(value, 10, 64)
 		}
-		return true, err
+		return true, number(value, err)
 	}
 	if (&Effect{Action: e.Action}).validate() != nil {
 		return false, nil
@@ -129,7 +156,7 @@ func (e *Effect) describe(key, value string) error {
 	default:
 		seconds, err := strconv.ParseInt(value, 10, 32)
 		if err != nil {
-			return err
+			return number(value, err)
 		}
 		status.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(seconds)}
 	}

@@ -176,6 +176,9 @@ func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
 	if err == nil {
 		err = checkWhole(data)
 	}
+	if of := new(fs.PathError); errors.As(err, &of) {
+		err = of.Err // which path and which function is known
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: read %s: %w; name a kubeconfig to add to, "+
 			"or a file that does not exist", path, err)
@@ -355,9 +358,30 @@ func clientConfigIn(kubeconfig string) (config *rest.Config, namespace string, e
 	}
 	config, err = source.ClientConfig()
 	if err != nil {
-		return nil, "",
-			fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
+		return nil, "", fmt.Errorf("%w; start a sandbox here, or name the kubeconfig of one with "+
+			"--kubeconfig", explainKubeconfig(kubeconfig, err))
 	}
 	namespace, _, err = source.Namespace()
 	return config, namespace, err
+}
+
+// explainKubeconfig returns why a kubeconfig, or those of KUBECONFIG, leads to no server.
+func explainKubeconfig(path string, err error) error {
+	name := "--kubeconfig: " + path
+	if path == "" {
+		path = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		name = "KUBECONFIG: " + path
+	}
+	info, problem := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s does not exist", name)
+	case problem == nil && info.IsDir():
+		return fmt.Errorf("%s is a directory", name)
+	case clientcmd.IsEmptyConfig(err):
+		return fmt.Errorf("%s has no context that leads to a server", name)
+	case errors.Is(err, fs.ErrPermission):
+		return unreadable(name, err)
+	}
+	return fmt.Errorf("%s is not a usable kubeconfig: %w", name, err)
 }

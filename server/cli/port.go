@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"syscall"
@@ -12,30 +11,30 @@ import (
 
 // listen opens the port of a sandbox for which nobody has named one: the port that the sandbox has
 // had, or else the default one. If that is in use, it takes any free port. A port that was named is
-// left to the server, which says what is wrong with it.
-func (o *startOptions) listen(w io.Writer) (net.Listener, error) {
+// left to the server, which says what is wrong with it. The notice says that the port is another
+// one; it is for a start that has succeeded, since others keep nothing.
+func (o *startOptions) listen() (l net.Listener, notice string, err error) {
 	if _, named := o.setTo("secure-port"); named || o.server.SecurePort == 0 {
-		return nil, nil
+		return nil, "", nil
 	}
 	wanted := cmp.Or(o.memory.Port, o.server.SecurePort)
-	l, err := net.Listen("tcp", net.JoinHostPort(o.server.BindAddress, strconv.Itoa(wanted)))
+	l, err = net.Listen("tcp", net.JoinHostPort(o.server.BindAddress, strconv.Itoa(wanted)))
 	if err == nil {
-		return l, nil
+		return l, "", nil
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		o.server.SecurePort = wanted
-		return nil, nil
+		return nil, "", nil
 	}
 	if l, err = listenNear(o.server.BindAddress, wanted); err != nil {
-		return nil, fmt.Errorf("--secure-port: find a free port: %w", err)
+		return nil, "", fmt.Errorf("--secure-port: find a free port: %w", err)
 	}
 	kept := ", and keeps that one"
 	if o.ephemeral {
 		kept = ""
 	}
-	fmt.Fprintf(w, "kinproc: port %d is in use; this sandbox takes %d%s\n", wanted,
-		portOf(l.Addr().String()), kept)
-	return l, nil
+	return l, fmt.Sprintf("kinproc: port %d is in use; this sandbox takes %d%s\n", wanted,
+		portOf(l.Addr().String()), kept), nil
 }
 
 // portsTried is how many ports to try in a row. They are better than ones that the system picks,

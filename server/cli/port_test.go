@@ -3,8 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,8 +59,7 @@ func TestListen(t *testing.T) {
 	} {
 		o := startOptions{server: server.Options{SecurePort: c.standard, BindAddress: "127.0.0.1"}}
 		o.memory.Port, o.inForce = c.kept, c.inForce
-		var said strings.Builder
-		l, err := o.listen(&said)
+		l, notice, err := o.listen()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -72,9 +74,32 @@ func TestListen(t *testing.T) {
 		if got == busy || c.want > 0 && got != c.want {
 			t.Errorf("%s: listens at %d", name, got)
 		}
-		if moved := strings.Contains(said.String(), "is in use; this sandbox takes "); moved !=
+		if moved := strings.Contains(notice, "is in use; this sandbox takes "); moved !=
 			(c.want == 0) {
-			t.Errorf("%s: says %q", name, said.String())
+			t.Errorf("%s: says %q", name, notice)
 		}
+	}
+}
+
+// A start that fails says nothing of the port that it would have taken.
+func TestFailedStartSaysNothingOfPort(t *testing.T) {
+	t.Parallel()
+	busy, err := ListenAside()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	dir := filepath.Join(t.TempDir(), "data")
+	o := startOptions{server: server.Options{
+		DataDir: dir, SecurePort: portOf(busy.Addr().String()), BindAddress: "127.0.0.1",
+		TLSCertFile: filepath.Join(dir, "nope"), TLSPrivateKeyFile: filepath.Join(dir, "nope"),
+	}}
+	var said strings.Builder
+	err = o.run(t.Context(), streams{out: &said, err: &said})
+	if err == nil || !strings.Contains(err.Error(), "there is no file") || said.String() != "" {
+		t.Errorf("the start ended with %v, and said %q", err, said.String())
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the data directory is there: %v", err)
 	}
 }

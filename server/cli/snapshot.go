@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,14 +155,22 @@ func saveSnapshot(
 
 // readSnapshot reads a snapshot from a file. The error names the file.
 func readSnapshot(name string) (*server.Snapshot, error) {
+	const written = "kinproc snapshot save FILE writes one"
 	file, err := plainfile.Open(name)
-	if errors.Is(err, plainfile.ErrNotRegular) {
-		return nil, fmt.Errorf("%s is not a file", name)
-	}
-	if err != nil {
-		return nil, err
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no snapshot %s; %s", name, written)
+	case errors.Is(err, plainfile.ErrNotRegular):
+		return nil, fmt.Errorf("%s is not a file, so it is no snapshot; %s", name, written)
+	case err != nil:
+		return nil, unreadable(name, err)
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err != nil {
+		return nil, unreadable(name, err)
+	} else if info.Size() == 0 {
+		return nil, fmt.Errorf("%s is empty, so it is no snapshot; %s", name, written)
+	}
 	snapshot, err := server.ReadSnapshot(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s; it must be whole and come from kinproc snapshot save or "+

@@ -23,6 +23,7 @@ import (
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/cli/internal/settings"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
+	"github.com/kinproc/kinproc/server/internal/descriptors"
 )
 
 // The defaults for the sandbox of the working directory.
@@ -187,11 +188,17 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	o.warn(s)
 	defer runtime.KeepAlive(newHeadroom())
 	began := time.Now()
+	release, err := descriptors.Reserve()
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	defer release()
 	name, held, err := o.place(s)
 	if err != nil {
 		return err
 	}
 	defer func() {
+		release()
 		if held != nil {
 			err = errors.Join(err, held.release())
 		}
@@ -206,6 +213,7 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	ready := false
 	defer func() {
 		if !ready {
+			release()
 			undo(held)
 		}
 	}()
@@ -216,13 +224,15 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	o.server.Log = setLogging(o.verbosity)
-	if o.server.Listener, err = o.listen(s.err); err != nil {
+	var notice string
+	if o.server.Listener, notice, err = o.listen(); err != nil {
 		return err
 	}
 	if o.server.Listener != nil {
 		defer o.server.Listener.Close() // in case that the server did not come to use it
 	}
 	return serveAndTell(ctx, o.server, s.err, func(srv *server.Server) (err error) {
+		defer release()
 		if held == nil {
 			if held, err = holdFolder(srv.Dir()); err != nil {
 				return err
@@ -254,6 +264,8 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 		}
 		ready = true
 		defer func() { err = errors.Join(err, a.retire()) }()
+		release()
+		fmt.Fprint(s.err, notice)
 		o.printScreen(s.out, srv, time.Since(began), kubeconfig)
 		if a.page != nil {
 			fmt.Fprintf(s.out, "\nThe dashboard, with a link that works once:\n\n  %s\n", a.page.link())

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"strconv"
 	"strings"
@@ -70,16 +71,33 @@ var (
 	// systemCalls are those whose names the errors of package os begin with. To a user, the file is
 	// missing, whatever the call that noticed.
 	systemCalls = regexp.MustCompile(
-		`\b(?:l?stat|fstat|fstatat|statat|openat|unlinkat|readlinkat|mkdirat) `)
+		`\b(?:l?stat|fstat|fstatat|statat|openat|unlinkat|readlinkat|mkdirat) |` +
+			`\bopen (\S+: (?:no such file or directory|permission denied|` +
+			`is a directory|not a directory|file exists))`)
+	// decoding is what the errors of k8s.io/apimachinery about a text that is no object look like.
+	decoding = regexp.MustCompile(`couldn't get version/kind; json parse error: ` +
+		`json: cannot unmarshal .* into Go value of type struct \{.*?" \}|` +
+		`couldn't get version/kind; json parse error: json: [^;]*|` +
+		`Object 'Kind' is missing in '(?:[^'\\]|\\.)*'`)
 	// parsing is what the errors of package strconv look like.
 	parsing = regexp.MustCompile(
 		`strconv\.[A-Za-z]+: parsing ("(?:[^"\\]|\\.)*"): (?:invalid syntax|(value out of range))`)
 )
 
+// unreadable returns why a file cannot be read, with its name and without that of a function.
+func unreadable(name string, err error) error {
+	if of := new(fs.PathError); errors.As(err, &of) {
+		err = of.Err
+	}
+	return fmt.Errorf("%s cannot be read: %w; check what it is, and who may read it", name, err)
+}
+
 // plain takes the names of functions out of an error message. The places that know more about what
 // went wrong say it better; this is for the errors of libraries that pass them by.
 func plain(message string) string {
-	message = systemCalls.ReplaceAllString(message, "")
+	message = systemCalls.ReplaceAllString(message, "$1")
+	message = decoding.ReplaceAllLiteralString(message,
+		"it is not an object in YAML or JSON with an apiVersion and a kind")
 	return parsing.ReplaceAllStringFunc(message, func(found string) string {
 		parts := parsing.FindStringSubmatch(found)
 		if parts[2] != "" {

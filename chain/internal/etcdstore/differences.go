@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kinproc/kinproc/chain/history"
+	"github.com/kinproc/kinproc/internal/secretvalues"
 )
 
 var secrets = schema.GroupResource{Resource: "secrets"}
@@ -21,6 +22,9 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 // Every version has another resource version, which is left out.
 func differences(before, after map[string]any, secret bool) []history.Change {
 	d := &difference{secret: secret}
+	if secret {
+		d.hidden.AddSecrets([]any{before, after}, true)
+	}
 	d.objects("", before, after, false)
 	return slices.DeleteFunc(d.changes, func(c history.Change) bool {
 		return c.Path == ".metadata.resourceVersion"
@@ -29,6 +33,7 @@ func differences(before, after map[string]any, secret bool) []history.Change {
 
 type difference struct {
 	secret  bool
+	hidden  secretvalues.Values
 	changes []history.Change
 }
 
@@ -74,8 +79,11 @@ func (d *difference) values(path string, before, after any, had, has, hide bool)
 		}
 		return
 	}
+	if strings.HasPrefix(path, ".metadata.labels") {
+		path = d.hidden.Hide(path)
+	}
 	d.changes = append(d.changes, history.Change{
-		Path: path, Before: encoded(before, had, hide), After: encoded(after, has, hide),
+		Path: path, Before: d.encoded(before, had, hide), After: d.encoded(after, has, hide),
 	})
 }
 
@@ -117,12 +125,14 @@ func by(field string, list []any) (map[string]any, bool) {
 	return all, true
 }
 
-func encoded(value any, there, hide bool) json.RawMessage {
+func (d *difference) encoded(value any, there, hide bool) json.RawMessage {
 	if !there {
 		return nil
 	}
 	if hide {
 		value = hiddenSize(value)
+	} else {
+		value = d.hidden.HideIn(value, false)
 	}
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -162,8 +172,11 @@ func hides(path, name string) bool {
 	return false
 }
 
-// hideSecret replaces what is not shown of a Secret by its size.
-func hideSecret(secret map[string]any) {
+// hideSecret replaces what is not shown of a Secret by its size, and so it does with copies of its
+// data and of that before.
+func hideSecret(secret, before map[string]any) {
+	var hidden secretvalues.Values
+	hidden.AddSecrets([]any{secret, before}, true)
 	metadata, _ := secret["metadata"].(map[string]any)
 	for path, fields := range map[string]map[string]any{
 		"": secret, ".metadata.annotations": asMap(metadata["annotations"]),
@@ -181,6 +194,7 @@ func hideSecret(secret map[string]any) {
 			}
 		}
 	}
+	hidden.HideIn(secret, false)
 }
 
 func asMap(value any) map[string]any { m, _ := value.(map[string]any); return m }

@@ -393,7 +393,7 @@ func (b *Backend) version(ctx context.Context, c *change) history.Version {
 	case c.Type == mvccpb.DELETE:
 		v.Event = history.Deleted
 		if c.resource == secrets {
-			hideSecret(before)
+			hideSecret(before, nil)
 		}
 		v.Object = shown(before)
 		return v
@@ -405,7 +405,7 @@ func (b *Backend) version(ctx context.Context, c *change) history.Version {
 		v.Changes = differences(before, after, c.resource == secrets)
 	}
 	if c.resource == secrets {
-		hideSecret(after)
+		hideSecret(after, before)
 	}
 	v.Object = shown(after)
 	return v

@@ -52,7 +52,8 @@ func ParseOptions(clusterIPRange, nodePortRange string) (Options, error) {
 	if nodePortRange != "" {
 		ports, err := utilnet.ParsePortRange(nodePortRange)
 		if err != nil {
-			return o, fmt.Errorf("node port range %q: %w", nodePortRange, err)
+			return o, fmt.Errorf("%q is not a range of ports from 1 to 65535, such as %d-%d", nodePortRange,
+				DefaultFirstNodePort, DefaultLastNodePort)
 		}
 		o.FirstNodePort, o.LastNodePort = int32(ports.Base), int32(ports.Base+ports.Size-1)
 	}
@@ -126,17 +127,16 @@ func (o Options) ranges() (*ranges, error) {
 	}
 	a := &ranges{cidrs: o.CIDRs, ports: portRange{o.FirstNodePort, o.LastNodePort}}
 	if a.ports.first < 1 || a.ports.last > 65535 || a.ports.first > a.ports.last {
-		return nil, fmt.Errorf("node port range %s: not a valid range of ports", a.ports)
+		return nil, fmt.Errorf("%s is not a range of ports from 1 to 65535", a.ports)
 	}
 	for _, cidr := range o.CIDRs {
 		block, err := parseBlock(cidr)
 		if err != nil {
-			return nil, fmt.Errorf("service cluster IP range %q: %w", cidr, err)
+			return nil, fmt.Errorf("%q: %w", cidr, err)
 		}
 		for _, f := range a.families {
 			if f == block.family() {
-				return nil, fmt.Errorf("service cluster IP ranges %s: more than one range of %s",
-					strings.Join(o.CIDRs, ","), f)
+				return nil, fmt.Errorf("%q: more than one range of %s", strings.Join(o.CIDRs, ","), f)
 			}
 		}
 		a.families = append(a.families, block.family())

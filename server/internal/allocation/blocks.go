@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
@@ -24,7 +25,7 @@ const minIPv6Bits = 64
 func parseBlock(cidr string) (block, error) {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
-		return block{}, err
+		return block{}, errors.New("it is not a range of addresses, such as " + DefaultServiceCIDR)
 	}
 	prefix = prefix.Masked()
 	addr := prefix.Addr()

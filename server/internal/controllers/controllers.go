@@ -185,7 +185,7 @@ func unknown(name string) error {
 	}
 	hint := nearest.Ask(name, names)
 	if hint == "" {
-		hint = "the names are " + strings.Join(names, ", ")
+		hint = "kinproc start --help lists all"
 	}
 	return fmt.Errorf("unknown controller %q; %s", name, hint)
 }

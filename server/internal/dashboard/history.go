@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinproc/kinproc/chain/history"
+	"github.com/kinproc/kinproc/internal/secretvalues"
 )
 
 // versionsShown bounds how many versions of an object are shown.
@@ -63,7 +64,7 @@ func describeChange(c history.Change, secrets bool) string {
 			continue
 		}
 		redacted, err := redactJSON(*value, false)
-		if err != nil || strings.Contains(c.Path, lastApplied) ||
+		if err != nil || strings.Contains(c.Path, secretvalues.LastApplied) ||
 			secrets && strings.HasPrefix(c.Path, ".metadata.annotations") {
 			redacted = []byte(`"(not shown)"`)
 		}

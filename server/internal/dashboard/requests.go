@@ -157,17 +157,18 @@ type answered struct {
 }
 
 // shown returns steps for the page.
-func shown(steps []trace.Step) []step {
+func shown(steps []trace.Step, hide *hiding) []step {
 	list := make([]step, len(steps))
 	for i, s := range steps {
 		list[i] = step{Step: s}
+		list[i].Reason = hide.values.Hide(s.Reason)
 		if s.Patch != nil {
-			list[i].Patch, _ = redactJSON(s.Patch, false) // it is JSON
+			list[i].Patch, _ = hide.json(s.Patch, false) // it is JSON
 		}
 		if s.Object == nil {
 			continue
 		}
-		text, err := redactYAML(s.Object, false)
+		text, err := hide.yaml(s.Object, false)
 		if err != nil {
 			text = "" // not an object
 		}
@@ -208,7 +209,7 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) {
 	sendJSON(w, answered{
 		ID: id, Method: request.Method, Path: request.Path, User: request.User, Client: client,
 		Code: request.Code, Bytes: request.Bytes, Received: &request.Received, Took: request.Took,
-		Steps: shown(request.Steps),
+		Steps: shown(request.Steps, new(hiding)),
 	})
 }
 

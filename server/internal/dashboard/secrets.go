@@ -3,32 +3,58 @@ package dashboard
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kinproc/kinproc/internal/secretvalues"
 )
 
-// lastApplied is the annotation in which kubectl apply keeps a whole object.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-
-// redactJSON returns a JSON document without the data of Secrets and without tokens. Secrets says
-// that all its objects are Secrets or their metadata, whatever they say.
-func redactJSON(document []byte, secrets bool) ([]byte, error) {
+// decodeJSON decodes a JSON document, and keeps large integers as they are.
+func decodeJSON(document []byte) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(document))
-	decoder.UseNumber() // keeps large integers as they are
-	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return nil, err
-	}
-	redact(value, secrets)
-	return json.Marshal(value)
+	decoder.UseNumber()
+	err = decoder.Decode(&value)
+	return value, err
+}
+
+// redactJSON returns a JSON document without the data of Secrets, wherever in it the values stand,
+// and without tokens. Secrets says that all its objects are Secrets or their metadata, whatever
+// they say.
+func redactJSON(document []byte, secrets bool) ([]byte, error) {
+	return new(hiding).json(document, secrets)
 }
 
 // redactYAML is like redactJSON, but returns YAML.
 func redactYAML(document []byte, secrets bool) (string, error) {
-	redacted, err := redactJSON(document, secrets)
+	return new(hiding).yaml(document, secrets)
+}
+
+// hiding is what is known of Secrets when an answer is made ready for the page.
+type hiding struct {
+	values secretvalues.Values
+	names  bool // whether the answer has a name that the server has just made
+}
+
+// add adds the data of Secrets in a JSON document, if it is one.
+func (h *hiding) add(document []byte, secrets bool) {
+	if value, err := decodeJSON(document); err == nil {
+		h.values.AddSecrets(value, secrets)
+	}
+}
+
+func (h *hiding) json(document []byte, secrets bool) ([]byte, error) {
+	value, err := decodeJSON(document)
+	if err != nil {
+		return nil, err
+	}
+	h.values.AddSecrets(value, secrets)
+	redact(value, secrets)
+	return json.Marshal(h.values.HideIn(value, h.names))
+}
+
+func (h *hiding) yaml(document []byte, secrets bool) (string, error) {
+	redacted, err := h.json(document, secrets)
 	if err != nil {
 		return "", err
 	}
@@ -69,10 +95,10 @@ func redactSecret(secret map[string]any) {
 	for _, field := range []string{"data", "stringData"} {
 		if data, ok := secret[field].(map[string]any); ok {
 			for key, value := range data {
-				data[key] = size(value)
+				data[key] = secretvalues.Size(value)
 			}
 		} else if secret[field] != nil {
-			secret[field] = size(secret[field])
+			secret[field] = secretvalues.Size(secret[field])
 		}
 	}
 	metadata, ok := secret["metadata"].(map[string]any)
@@ -83,7 +109,7 @@ func redactSecret(secret map[string]any) {
 	for key, value := range annotations {
 		// Tools keep copies of whole objects in annotations.
 		if !strings.HasPrefix(key, "kubernetes.io/") {
-			annotations[key] = size(value)
+			annotations[key] = secretvalues.Size(value)
 		}
 	}
 }
@@ -91,7 +117,7 @@ func redactSecret(secret map[string]any) {
 func redactTokens(review map[string]any) {
 	for _, field := range []string{"spec", "status"} {
 		if part, ok := review[field].(map[string]any); ok && part["token"] != nil {
-			part["token"] = size(part["token"])
+			part["token"] = secretvalues.Size(part["token"])
 		}
 	}
 }
@@ -99,33 +125,18 @@ func redactTokens(review map[string]any) {
 // redactLastApplied redacts the copy of an object in an annotation. The metadata of a Secret have
 // it too, and do not say what they belong to.
 func redactLastApplied(annotations map[string]any) {
-	kept, ok := annotations[lastApplied].(string)
+	kept, ok := annotations[secretvalues.LastApplied].(string)
 	if !ok {
 		return
 	}
 	var object map[string]any
 	if json.Unmarshal([]byte(kept), &object) != nil || object["kind"] == "Secret" {
-		annotations[lastApplied] = size(kept)
+		annotations[secretvalues.LastApplied] = secretvalues.Size(kept)
 		return
 	}
 	redacted, err := redactJSON([]byte(kept), false)
 	if err != nil {
-		redacted = []byte(size(kept))
+		redacted = []byte(secretvalues.Size(kept))
 	}
-	annotations[lastApplied] = string(redacted)
-}
-
-// notShown matches what size returns.
-var notShown = regexp.MustCompile(`\((\d+ bytes, )?not shown\)`)
-
-// size describes a value that is not shown. A history has such descriptions already.
-func size(value any) string {
-	text, ok := value.(string)
-	if !ok {
-		return "(not shown)"
-	}
-	if notShown.FindString(text) == text {
-		return text
-	}
-	return fmt.Sprintf("(%d bytes, not shown)", len(text))
+	annotations[secretvalues.LastApplied] = string(redacted)
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -24,10 +25,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kinproc/kinproc/chain/trace"
+	"github.com/kinproc/kinproc/internal/secretvalues"
 )
 
 // tryTimeout bounds a request that somebody tries.
 const tryTimeout = 20 * time.Second
+
+// secretsRead is how many Secrets are looked at before many are deleted.
+const secretsRead = 500
 
 // fieldManager is the manager of what is applied here.
 const fieldManager = "kinproc-dashboard"
@@ -192,7 +197,7 @@ func content(a attempt) (body []byte, contentType string, err error) {
 	if strings.Contains(strings.TrimPrefix(strings.TrimSpace(a.Body), "---"), "\n---") {
 		return nil, "", badInput("The body has several documents. A request has one.")
 	}
-	if placeholder := notShown.FindString(a.Body); placeholder != "" {
+	if placeholder := secretvalues.Placeholder(a.Body); placeholder != "" {
 		return nil, "", badInput("The body has %q, which the dashboard shows in place of a secret. "+
 			"Replace it, or leave the field out of a PATCH.", placeholder)
 	}
@@ -228,6 +233,17 @@ func (s *Server) try(ctx context.Context, a attempt) (*answered, error) {
 	if err != nil {
 		return nil, err
 	}
+	var hide hiding
+	secrets := info.Resource == "secrets"
+	if secrets {
+		list := operations(body, contentType)
+		if err := checkPatch(list); err != nil {
+			return nil, err
+		}
+		hide.names = a.Method == http.MethodPost
+		hide.addRequest(body, list)
+		s.addStored(ctx, &hide, a.Method, to)
+	}
 	if q := to.Query(); contentType == "application/apply-patch+yaml" && !q.Has("fieldManager") {
 		q.Set("fieldManager", fieldManager)
 		to.RawQuery = q.Encode()
@@ -258,16 +274,16 @@ func (s *Server) try(ctx context.Context, a attempt) (*answered, error) {
 	if err != nil {
 		return nil, err
 	}
-	secrets := info.Resource == "secrets"
+	hide.add(received, secrets)
 	result := &answered{
 		Method: a.Method, Path: a.Path, User: a.As, Code: response.StatusCode, Bytes: size,
-		Took: time.Since(began), Steps: shown(traced.Steps),
-		Body: readable(response, received, size, secrets),
+		Took: time.Since(began), Steps: shown(traced.Steps, &hide),
+		Body: readable(response, received, size, secrets, &hide),
 	}
 	if response.StatusCode >= http.StatusBadRequest {
 		var status metav1.Status
 		if json.Unmarshal(received, &status) == nil {
-			result.Message = status.Message
+			result.Message = hide.values.Hide(status.Message)
 		}
 	}
 	if a.Path == walkPath && response.StatusCode == http.StatusCreated {
@@ -277,6 +293,29 @@ func (s *Server) try(ctx context.Context, a attempt) (*answered, error) {
 		}
 	}
 	return result, nil
+}
+
+// addStored adds the data of the Secrets that a request is about to change. The answer may have them
+// though it has no Secret, as in the message of a webhook. If they cannot be read, nobody can say
+// anything about them either, or only by what it knows of them otherwise.
+func (s *Server) addStored(ctx context.Context, hide *hiding, method string, to *url.URL) {
+	if method == http.MethodGet || method == http.MethodPost {
+		return
+	}
+	stored := *to
+	stored.RawQuery = url.Values{"limit": {strconv.Itoa(secretsRead)}}.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, stored.String(), nil)
+	if err != nil {
+		return
+	}
+	r.Header.Set("Accept", "application/json")
+	response, err := s.client.Do(r)
+	if err != nil {
+		return
+	}
+	if received, _, err := read(response); err == nil {
+		hide.add(received, true)
+	}
 }
 
 // read reads and closes the body of a response. What is above the limit is only counted.
@@ -293,13 +332,15 @@ func read(response *http.Response) (body []byte, size int64, err error) {
 }
 
 // readable returns the body of a response as text, without the data of Secrets.
-func readable(response *http.Response, body []byte, size int64, secrets bool) string {
+func readable(
+	response *http.Response, body []byte, size int64, secrets bool, hide *hiding,
+) string {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
 	case size > int64(len(body)):
 		return fmt.Sprintf("# %d bytes, which is too much to show\n", size)
 	case kind == "application/json":
-		text, err := redactYAML(body, secrets)
+		text, err := hide.yaml(body, secrets)
 		if err != nil {
 			return fmt.Sprintf("# %d bytes that are not JSON, though they are said to be\n", size)
 		}

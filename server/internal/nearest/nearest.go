@@ -15,9 +15,9 @@ const (
 	longest = 100
 )
 
-// To returns the names that are most like a word, the best first: those in which fewer than half of
+// To returns the names that are most like a word, the best first: those in which at most a third of
 // the word's letters are wrong, and of those the ones with hardly more wrong letters than the best.
-// If there are none, it returns names that the word is a part of. Case does not matter.
+// If there are none, it returns names in which a word begins with it. Case does not matter.
 func To(word string, names []string) []string {
 	if len(word) > longest {
 		return nil
@@ -33,9 +33,9 @@ func To(word string, names []string) []string {
 			continue
 		}
 		wrong := distance(lower, strings.ToLower(name))
-		if wrong < (len(word)+1)/2 {
+		if wrong <= (len(word)+1)/3 {
 			near = append(near, candidate{name, wrong})
-		} else if len(word) > 2 && strings.Contains(strings.ToLower(name), lower) {
+		} else if len(word) > 2 && hasWord(name, lower) {
 			around = append(around, candidate{name, wrong})
 		}
 	}
@@ -61,6 +61,21 @@ func Ask(word string, names []string) string {
 	}
 	return "did you mean " + strings.Join(near, " or ") + "?"
 }
+
+// hasWord reports whether one of the words of a name, as in words-of-a-name and WordsOfAName, begins
+// with a text in lower case.
+func hasWord(name, lower string) bool {
+	for i := range len(name) - len(lower) + 1 {
+		begins := i == 0 || !isLetter(name[i-1]) || isUpper(name[i]) && !isUpper(name[i-1])
+		if begins && strings.EqualFold(name[i:i+len(lower)], lower) {
+			return true
+		}
+	}
+	return false
+}
+
+func isUpper(b byte) bool  { return 'A' <= b && b <= 'Z' }
+func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 
 // distance is the number of bytes to insert, delete or replace in order to get from a to b.
 func distance(a, b string) int {

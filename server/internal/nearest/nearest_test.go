@@ -10,7 +10,10 @@ import (
 
 func TestTo(t *testing.T) {
 	t.Parallel()
-	names := []string{"start", "status", "stop", "simulate-nodes", "simulated-node-capacity", "name"}
+	names := []string{
+		"start", "status", "stop", "simulate-nodes", "simulated-node-capacity", "name",
+		"ExecProbeTimeout", "UnauthenticatedHTTP2", "WatchListOpening", "a",
+	}
 	for word, want := range map[string][]string{
 		"strat":                   {"start"},
 		"STATUS":                  {"status"},
@@ -21,6 +24,13 @@ func TestTo(t *testing.T) {
 		"x":                       nil,
 		"":                        nil,
 		"kubernetes":              nil,
+		"probe":                   {"ExecProbeTimeout"},
+		"ExecProbeTimout":         {"ExecProbeTimeout"},
+		"Nope":                    nil,
+		"list":                    {"WatchListOpening"},
+		"topen":                   nil, // in the middle of a word
+		"foo":                     nil,
+		"nodelifecycle":           nil,
 		strings.Repeat("a", 1000): nil,
 	} {
 		if got := nearest.To(word, names); !slices.Equal(got, want) {

@@ -41,7 +41,37 @@ func ParseRange(text string) (Range, error) {
 	if p.Addr().BitLen()-p.Bits() < 2 {
 		return Range{}, fmt.Errorf("%q is too small: use a range of at least 4 addresses", text)
 	}
+	for _, other := range special() {
+		if p.Overlaps(other.prefix) {
+			return Range{}, fmt.Errorf("%q has %s addresses (%s), at which nothing can be reached: use a "+
+				"range such as 192.0.2.0/24", text, other.kind, other.prefix)
+		}
+	}
 	return Range{p}, nil
+}
+
+// specialRange is a range of which no address leads to a load balancer.
+type specialRange struct {
+	kind   string
+	prefix netip.Prefix
+}
+
+func special() (all []specialRange) {
+	for _, s := range []struct{ kind, prefix string }{
+		{"unspecified", "0.0.0.0/8"}, {"loopback", "127.0.0.0/8"}, {"link-local", "169.254.0.0/16"},
+		{"multicast", "224.0.0.0/4"}, {"reserved", "240.0.0.0/4"}, {"unspecified", "::/128"},
+		{"loopback", "::1/128"}, {"IPv4-mapped", "::ffff:0:0/96"}, {"link-local", "fe80::/10"},
+		{"multicast", "ff00::/8"},
+	} {
+		all = append(all, specialRange{s.kind, netip.MustParsePrefix(s.prefix)})
+	}
+	return all
+}
+
+// Overlaps reports whether the range has addresses of a CIDR, which is the text of a valid one.
+func (r Range) Overlaps(cidr string) bool {
+	p, err := netip.ParsePrefix(cidr)
+	return err == nil && r.prefix.Overlaps(p)
 }
 
 // IsValid reports whether the range has addresses.
