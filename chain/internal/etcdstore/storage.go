@@ -119,9 +119,9 @@ func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 	return b
 }
 
-// wrote notes that a request has written a revision, with some bytes.
-func (b *Backend) wrote(ctx context.Context, revision, bytes int64) {
-	if b.writers.Note(ctx, revision) {
+// wrote notes that a request has written a revision, with some bytes. The sum is that of the change.
+func (b *Backend) wrote(ctx context.Context, revision, bytes int64, sum uint32) {
+	if b.writers.Note(ctx, revision, sum) {
 		b.writers.Forget(b.compactor.CompactRevision())
 	}
 	b.cap.reached(revision, bytes)
@@ -164,6 +164,7 @@ func (b *Backend) Stop() {
 	wg.Go(b.feed.stop)
 	wg.Go(b.cap.stop)
 	wg.Go(b.counters.stop)
+	wg.Go(b.writers.Stop)
 	for c := range caches {
 		wg.Go(c.stop)
 	}

@@ -62,6 +62,8 @@ type signedTxn struct {
 	ctx     context.Context
 	backend *Backend
 	bytes   int64
+	// of the first change; a deletion has no value
+	key, value []byte
 }
 
 func (s *signedTxn) If(cs ...clientv3.Cmp) clientv3.Txn { s.txn = s.txn.If(cs...); return s }
@@ -69,6 +71,9 @@ func (s *signedTxn) If(cs ...clientv3.Cmp) clientv3.Txn { s.txn = s.txn.If(cs...
 func (s *signedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 	for _, op := range ops {
 		s.bytes += int64(len(op.ValueBytes()))
+		if s.key == nil && (op.IsPut() || op.IsDelete()) {
+			s.key, s.value = op.KeyBytes(), op.ValueBytes()
+		}
 	}
 	s.txn = s.txn.Then(ops...)
 	return s
@@ -81,7 +86,7 @@ func (s *signedTxn) Commit() (*clientv3.TxnResponse, error) {
 	defer s.backend.writing.Add(-1)
 	resp, err := s.txn.Commit()
 	if err == nil && resp.Succeeded {
-		s.backend.wrote(s.ctx, resp.Header.Revision, s.bytes)
+		s.backend.wrote(s.ctx, resp.Header.Revision, s.bytes, writers.Sum(s.key, s.value))
 	}
 	return resp, err
 }

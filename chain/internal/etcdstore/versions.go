@@ -19,8 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/chain/history"
+	"github.com/kinproc/kinproc/chain/internal/writers"
 )
 
 // maxHistoryBytes limits the stored objects of a history.
@@ -175,8 +177,7 @@ func (b *Backend) FollowVersions(
 // its writer does.
 func (b *Backend) awaitWriter(ctx context.Context, revision int64) {
 	for wait := time.Millisecond; wait < 50*time.Millisecond; wait *= 2 {
-		known, _ := b.writers.Of(revision)
-		if known != nil || b.writing.Load() == 0 {
+		if b.writers.Written(revision) || b.writing.Load() == 0 {
 			return
 		}
 		select {
@@ -211,6 +212,20 @@ func (b *Backend) VersionAt(
 	event := &clientv3.Event{Type: mvccpb.PUT, Kv: kv}
 	v := b.version(ctx, &change{event, of.Resource, of.Namespace, of.Name})
 	return &v, nil
+}
+
+// KeepWriters keeps in a directory who writes, so that the next process knows it, and recalls who
+// has written. If nothing may be written, it only recalls. It must be called before the first
+// store is made, and only for an etcd that nobody else uses.
+func (b *Backend) KeepWriters(ctx context.Context, dir string) error {
+	now, err := b.current(ctx)
+	if err != nil {
+		return err
+	}
+	b.writers.Keep(dir, now, b.readOnly, func(err error) {
+		klog.FromContext(b.client.Ctx()).Info("The history will have gaps", "reason", err.Error())
+	})
+	return nil
 }
 
 // current returns the current revision of etcd.
@@ -387,7 +402,7 @@ func (b *Backend) version(ctx context.Context, c *change) history.Version {
 		Revision: c.Kv.ModRevision, Event: history.Updated,
 		Resource: c.resource.String(), Namespace: c.namespace, Name: c.name,
 	}
-	v.Writer, v.Time = b.writers.Of(v.Revision)
+	v.Writer, v.Time = b.writers.Of(v.Revision, writers.Sum(c.Kv.Key, c.Kv.Value))
 	before := b.decode(ctx, c.resource, b.before(ctx, c))
 	switch {
 	case c.Type == mvccpb.DELETE:

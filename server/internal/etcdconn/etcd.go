@@ -187,10 +187,14 @@ type StorageConfig struct {
 	HistoryKept time.Duration
 	// Encryption is nil if objects are stored in plain text.
 	Encryption *Encryption
+	// Writers is the directory that keeps who wrote what, or empty if that ends with the process.
+	Writers string
 }
 
 // NewStorage returns the storage of all objects.
-func NewStorage(etcd *Conn, c StorageConfig, s *stopper.Stopper) *chain.Storage {
+func NewStorage(
+	ctx context.Context, etcd *Conn, c StorageConfig, s *stopper.Stopper,
+) (*chain.Storage, error) {
 	storage := chain.NewStorage(etcd.Client, c.Prefix, c.HistoryKept)
 	if c.Encryption != nil {
 		storage.Encrypt(c.Encryption)
@@ -199,5 +203,10 @@ func NewStorage(etcd *Conn, c StorageConfig, s *stopper.Stopper) *chain.Storage 
 		storage.RefuseWrites()
 	}
 	s.Push("watch caches", func() error { storage.Stop(); return nil })
-	return storage
+	if c.Writers != "" {
+		if err := storage.KeepWriters(ctx, c.Writers); err != nil {
+			return nil, err
+		}
+	}
+	return storage, nil
 }
