@@ -62,7 +62,9 @@ type Backend struct {
 	writers writers.Memory
 	writing atomic.Int32 // transactions whose writer will be known
 	cap     revisionCap
-	reading chan struct{} // has one element while old versions are read
+	turns   *turns // of those who read old versions
+
+	patience time.Duration // of a search for old versions
 
 	mu      sync.Mutex
 	caches  map[*cachedOnWatch]struct{}
@@ -109,7 +111,8 @@ func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 		compactor:   etcd3.NewCompactor(onFeedStream(client), kept, clock.RealClock{}, nil),
 		caches:      map[*cachedOnWatch]struct{}{},
 		opened:      map[schema.GroupResource]int{},
-		reading:     make(chan struct{}, 1),
+		turns:       newTurns(),
+		patience:    searchTime,
 		undecodable: make(chan struct{}),
 	}
 	if kept > HistoryKept {
