@@ -67,10 +67,19 @@ func (v *versions) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	of := etcdstore.VersionsOf{
-		Resource: stored(resource), Namespace: info.Namespace, Name: info.Name, Limit: o.Limit,
+		Resource: stored(resource), Namespace: info.Namespace, Name: info.Name, Before: o.Before,
+		Limit: o.Limit,
 	}
 	if of.Labels, err = labels.Parse(o.Labels); err != nil {
 		return apierrors.NewBadRequest("labelSelector: " + err.Error())
+	}
+	created := int64(0)
+	if info.Namespace != "" {
+		if created, err = v.storage.NamespaceSince(ctx, info.Namespace, 0); err != nil {
+			return apierrors.NewInternalError(err)
+		}
+		since := v.since(ctx, info, created)
+		of.Allowed = func(schema.GroupResource) (int64, bool) { return since, true }
 	}
 	isNamespace := resource == schema.GroupResource{Resource: "namespaces"}
 	switch {
@@ -78,7 +87,7 @@ func (v *versions) serve(w http.ResponseWriter, r *http.Request) error {
 		return apierrors.NewBadRequest("contents: only namespaces have contents")
 	case o.Contents:
 		of.Resource, of.Name = schema.GroupResource{}, ""
-		of.Allowed = v.readable(ctx, info.Namespace)
+		of.Allowed = v.readable(ctx, info.Namespace, created)
 	case isNamespace:
 		of.Namespace = ""
 	}
@@ -94,6 +103,7 @@ func (v *versions) serve(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err != nil:
 		return apierrors.NewInternalError(err)
+	case found.Before != 0 || of.Before != 0: // there may be more, or has been
 	case of.Name != "" && len(found.Versions) == 0 && found.Compacted:
 		return apierrors.NewResourceExpired(fmt.Sprintf(
 			"%s %q is not there, and older versions are no longer kept", resource, of.Name))
@@ -196,19 +206,42 @@ func (v *versions) mayRead(ctx context.Context, info *genericapirequest.RequestI
 	return nil
 }
 
+// since returns the revision since which the user may see what a request is for: that at which the
+// namespace was created, or 0 for those who may read the same in all namespaces. Whoever got the
+// name of a deleted namespace has got nothing of what was in it.
+func (v *versions) since(
+	ctx context.Context, info *genericapirequest.RequestInfo, created int64,
+) int64 {
+	everywhere := *info
+	everywhere.Verb, everywhere.Namespace = "", ""
+	if v.mayRead(ctx, &everywhere) == nil {
+		return 0
+	}
+	return created
+}
+
 // readable returns a function that reports whether the user may get and list a resource in a
-// namespace.
-func (v *versions) readable(ctx context.Context, namespace string) func(schema.GroupResource) bool {
-	known := map[schema.GroupResource]bool{}
-	return func(resource schema.GroupResource) bool {
-		may, ok := known[resource]
+// namespace, and since which revision.
+func (v *versions) readable(
+	ctx context.Context, namespace string, created int64,
+) func(schema.GroupResource) (int64, bool) {
+	type answer struct {
+		since int64
+		may   bool
+	}
+	known := map[schema.GroupResource]answer{}
+	return func(resource schema.GroupResource) (int64, bool) {
+		a, ok := known[resource]
 		if !ok {
-			may = v.mayRead(ctx, &genericapirequest.RequestInfo{
+			info := &genericapirequest.RequestInfo{
 				Namespace: namespace, APIGroup: resource.Group, APIVersion: "*",
 				Resource: resource.Resource,
-			}) == nil
-			known[resource] = may
+			}
+			if a.may = v.mayRead(ctx, info) == nil; a.may {
+				a.since = v.since(ctx, info, created)
+			}
+			known[resource] = a
 		}
-		return may
+		return a.since, a.may
 	}
 }

@@ -79,11 +79,19 @@ func (o configs) encryption() etcdconn.EncryptionConfig {
 	}
 }
 
-func (o configs) storage(encryption *etcdconn.Encryption) etcdconn.StorageConfig {
-	return etcdconn.StorageConfig{
+// storage returns how objects are stored. With an external etcd, nobody knows whether another one
+// has taken its place, so who wrote what is not kept.
+func (o configs) storage(
+	dir *datadir.Dir, encryption *etcdconn.Encryption,
+) etcdconn.StorageConfig {
+	c := etcdconn.StorageConfig{
 		Prefix: o.EtcdPrefix, ReadOnly: o.ReadOnly, HistoryKept: o.HistoryKept,
 		Encryption: encryption,
 	}
+	if !o.sharesEtcd() {
+		c.Writers = dir.Writers()
+	}
+	return c
 }
 
 func (o configs) etcdClients(dir *datadir.Dir) etcdconn.ListenConfig {

@@ -165,7 +165,10 @@ func (s starter) open(ctx context.Context, sharing *sync.WaitGroup) (g ground, e
 	if g.encryption, err = etcdconn.OpenEncryption(o.encryption(), s.stopper); err != nil {
 		return g, err
 	}
-	g.storage = etcdconn.NewStorage(g.etcd, o.storage(g.encryption), s.stopper)
+	if g.storage, err = etcdconn.NewStorage(ctx, g.etcd, o.storage(g.directory, g.encryption),
+		s.stopper); err != nil {
+		return g, err
+	}
 	g.requests, err = requests.Open(o.requests(g.listener), s.stopper)
 	return g, err
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,8 +36,27 @@ func PathOf(resource schema.GroupVersionResource, namespace, name string) string
 	return strings.Join(parts, "/")
 }
 
-// Get returns the history of an object, or of the objects in a list, by its path in the API.
+// Get returns the history of an object, or of the objects in a list, by its path in the API. If the
+// server ends a search early, Get continues it.
 func Get(ctx context.Context, config *rest.Config, path string, o Options) (*History, error) {
+	h, err := get(ctx, config, path, o)
+	if err != nil {
+		return nil, err
+	}
+	limit := cmp.Or(o.Limit, DefaultLimit)
+	for h.Before != 0 && len(h.Versions) < limit {
+		o.Before, o.Limit = h.Before, limit-len(h.Versions)
+		older, err := get(ctx, config, path, o)
+		if err != nil {
+			return nil, err
+		}
+		older.Revision, older.Versions = h.Revision, append(older.Versions, h.Versions...)
+		h = older
+	}
+	return h, nil
+}
+
+func get(ctx context.Context, config *rest.Config, path string, o Options) (*History, error) {
 	body, err := open(ctx, config, path, o.Query())
 	if err != nil {
 		return nil, err

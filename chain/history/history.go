@@ -44,8 +44,8 @@ type Version struct {
 	Revision int64 `json:"revision"`
 	// Event is [Created], [Updated] or [Deleted].
 	Event string `json:"event"`
-	// Time and Writer are nil if the server does not know them: the version is older than the server's
-	// start, or somebody else wrote it.
+	// Time and Writer are nil if the server does not know them: the version is too old, or somebody
+	// else wrote it.
 	Time   *time.Time `json:"time,omitempty"`
 	Writer *Writer    `json:"writer,omitempty"`
 	// Resource is such as "deployments.apps".
@@ -109,6 +109,9 @@ type History struct {
 	More bool `json:"more,omitempty"`
 	// Compacted is true if etcd has removed old revisions, so that versions may be missing.
 	Compacted bool `json:"compacted,omitempty"`
+	// Before is not 0 if the search took so long that it ended early: what was written before this
+	// revision has not been looked at. A request with [Options.Before] continues there.
+	Before int64 `json:"before,omitempty"`
 }
 
 // Options select versions.
@@ -122,6 +125,8 @@ type Options struct {
 	Contents bool
 	// At, for the path of one object, selects the version at this revision.
 	At int64
+	// Before, if not 0, selects versions before this revision.
+	Before int64
 }
 
 // The limits of the number of versions.
@@ -144,6 +149,9 @@ func (o Options) Query() url.Values {
 	}
 	if o.At != 0 {
 		query.Set("revision", strconv.FormatInt(o.At, 10))
+	}
+	if o.Before != 0 {
+		query.Set("before", strconv.FormatInt(o.Before, 10))
 	}
 	return query
 }
@@ -170,9 +178,13 @@ func ParseOptions(query url.Values) (o Options, err error) {
 			if o.At, err = strconv.ParseInt(value, 10, 64); err != nil || o.At < 1 {
 				return o, fmt.Errorf("revision: %q is not a positive number", value)
 			}
+		case "before":
+			if o.Before, err = strconv.ParseInt(value, 10, 64); err != nil || o.Before < 1 {
+				return o, fmt.Errorf("before: %q is not a positive number", value)
+			}
 		default:
-			return o, fmt.Errorf("%q is not a parameter: use limit, labelSelector, contents, revision "+
-				"or watch", key)
+			return o, fmt.Errorf("%q is not a parameter: use limit, labelSelector, contents, revision, "+
+				"before or watch", key)
 		}
 	}
 	return o, nil

@@ -72,7 +72,9 @@ type Backend struct {
 	writing atomic.Int32 // transactions whose writer will be known
 	cap     revisionCap
 	quota   quota
-	reading chan struct{} // has one element while old versions are read
+	turns   *turns // of those who read old versions
+
+	patience time.Duration // of a search for old versions
 
 	mu      sync.Mutex
 	caches  map[*cachedOnWatch]struct{}
@@ -117,7 +119,8 @@ func New(c Config) *Backend {
 		compactor:   etcd3.NewCompactor(onFeedStream(client), c.HistoryKept, clock.RealClock{}, nil),
 		caches:      map[*cachedOnWatch]struct{}{},
 		opened:      map[schema.GroupResource]int{},
-		reading:     make(chan struct{}, 1),
+		turns:       newTurns(),
+		patience:    searchTime,
 		undecodable: make(chan struct{}),
 	}
 	kc.Kubernetes = pager{roomy{kc, b}, counters}
@@ -129,9 +132,9 @@ func New(c Config) *Backend {
 	return b
 }
 
-// wrote notes that a request has written a revision.
-func (b *Backend) wrote(ctx context.Context, revision int64) {
-	if b.writers.Note(ctx, revision) {
+// wrote notes that a request has written a revision. The sum is that of the change.
+func (b *Backend) wrote(ctx context.Context, revision int64, sum uint32) {
+	if b.writers.Note(ctx, revision, sum) {
 		b.writers.Forget(b.compactor.CompactRevision())
 	}
 }
@@ -180,6 +183,7 @@ func (b *Backend) Stop() {
 	wg.Go(b.cap.stop)
 	wg.Go(b.quota.stop)
 	wg.Go(b.counters.stop)
+	wg.Go(b.writers.Stop)
 	for c := range caches {
 		wg.Go(c.stop)
 	}

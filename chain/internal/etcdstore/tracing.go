@@ -61,11 +61,21 @@ type signedTxn struct {
 	txn     clientv3.Txn
 	ctx     context.Context
 	backend *Backend
+	// of the first change; a deletion has no value
+	key, value []byte
 }
 
 func (s *signedTxn) If(cs ...clientv3.Cmp) clientv3.Txn { s.txn = s.txn.If(cs...); return s }
 
-func (s *signedTxn) Then(ops ...clientv3.Op) clientv3.Txn { s.txn = s.txn.Then(ops...); return s }
+func (s *signedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	for _, op := range ops {
+		if s.key == nil && (op.IsPut() || op.IsDelete()) {
+			s.key, s.value = op.KeyBytes(), op.ValueBytes()
+		}
+	}
+	s.txn = s.txn.Then(ops...)
+	return s
+}
 
 func (s *signedTxn) Else(ops ...clientv3.Op) clientv3.Txn { s.txn = s.txn.Else(ops...); return s }
 
@@ -74,7 +84,7 @@ func (s *signedTxn) Commit() (*clientv3.TxnResponse, error) {
 	defer s.backend.writing.Add(-1)
 	resp, err := s.txn.Commit()
 	if err == nil && resp.Succeeded {
-		s.backend.wrote(s.ctx, resp.Header.Revision)
+		s.backend.wrote(s.ctx, resp.Header.Revision, writers.Sum(s.key, s.value))
 	}
 	return resp, err
 }

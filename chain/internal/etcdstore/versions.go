@@ -19,12 +19,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/chain/history"
+	"github.com/kinproc/kinproc/chain/internal/writers"
 )
 
 // maxHistoryBytes limits the stored objects of a history.
 const maxHistoryBytes = 16 << 20
+
+// searchTime is how long a search for versions lasts before it returns what it has found.
+const searchTime = 10 * time.Second
 
 // Errors of [Backend.VersionAt].
 var (
@@ -41,9 +46,20 @@ type VersionsOf struct {
 	// Name is empty for all objects.
 	Name   string
 	Labels labels.Selector // nil for all
-	// Allowed, if set, reports whether the objects of a resource may be shown.
-	Allowed func(schema.GroupResource) bool
-	Limit   int
+	// Allowed, if set, reports whether the objects of a resource may be shown, and since which
+	// revision. What a namespace of the same name had before may not; see [Backend.NamespaceSince].
+	Allowed func(schema.GroupResource) (since int64, may bool)
+	// Before, if not 0, is the revision before which versions are looked for.
+	Before int64
+	Limit  int
+}
+
+// allowed returns what Allowed says about a resource.
+func (of VersionsOf) allowed(resource schema.GroupResource) (since int64, may bool) {
+	if of.Allowed == nil {
+		return 0, true
+	}
+	return of.Allowed(resource)
 }
 
 // change is an event, and the object before it once [Backend.before] has read it.
@@ -51,36 +67,50 @@ type change struct {
 	*clientv3.Event
 	resource        schema.GroupResource
 	namespace, name string
+	since           int64 // the revision before which nothing may be shown
 }
 
-// Versions returns the newest versions, one call after the other.
+// Versions returns the newest versions. A search that takes long says where it has stopped.
 func (b *Backend) Versions(ctx context.Context, of VersionsOf) (*history.History, error) {
-	select {
-	case b.reading <- struct{}{}:
-		defer func() { <-b.reading }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	return b.versions(ctx, of, b.patience)
+}
+
+// versions is Versions with a search that takes about as long as is said, or any time if that is 0.
+func (b *Backend) versions(
+	ctx context.Context, of VersionsOf, patience time.Duration,
+) (*history.History, error) {
+	end, err := b.turns.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var until time.Time
+	if patience > 0 {
+		until = time.Now().Add(patience)
 	}
 	now, err := b.current(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found := &history.History{Revision: now, Versions: []history.Version{}}
-	changes, err := b.newest(ctx, of, found)
+	changes, err := b.newest(ctx, of, found, until)
 	if err != nil {
 		return nil, err
 	}
-	if len(changes) == 0 && of.Name != "" {
+	if len(changes) == 0 && of.Name != "" && found.Before == 0 {
 		// The object may not have changed since the oldest revision.
 		at, err := b.VersionAt(ctx, of, 0)
-		if err != nil || at == nil {
+		if err != nil || at == nil || of.Before != 0 && at.Revision >= of.Before {
 			return found, err
 		}
 		found.Versions = append(found.Versions, *at)
 	}
 	size := 0
 	for _, c := range slices.Backward(changes) {
-		v := b.version(ctx, c)
+		var v history.Version
+		if err := b.turns.take(ctx, func() { v = b.version(ctx, c) }); err != nil {
+			return nil, err
+		}
 		if size += sizeOf(&v); size > maxHistoryBytes && len(found.Versions) > 0 {
 			found.More = true
 			break
@@ -102,27 +132,43 @@ func sizeOf(v *history.Version) int {
 // newest returns the newest selected changes, in order. It begins at the newest one, so that it
 // need not read everything that etcd keeps. It says in found what is missing.
 func (b *Backend) newest(
-	ctx context.Context, of VersionsOf, found *history.History,
+	ctx context.Context, of VersionsOf, found *history.History, until time.Time,
 ) (all []*change, err error) {
 	key, options := b.keys(of)
 	size, oldest, window := 0, int64(1), int64(revisionsAtOnce)
-	for last := found.Revision; last >= oldest && !found.More && ctx.Err() == nil; {
+	if of.Resource.Resource != "" {
+		since, may := of.allowed(of.Resource)
+		if !may {
+			return nil, nil
+		}
+		oldest = max(oldest, since)
+	}
+	last := found.Revision
+	if of.Before != 0 {
+		last = min(last, of.Before-1)
+	}
+	for last >= oldest && !found.More && ctx.Err() == nil {
 		first := max(last-window+1, oldest)
 		var part []*change
-		compacted, err := b.between(ctx, first, last, key, options, func(e *clientv3.Event) {
-			c := b.selected(ctx, of, e)
-			if c == nil {
-				return
-			}
-			part, size = append(part, c), size+len(c.Kv.Value)
-			for n := len(part) + len(all); n > of.Limit || size > maxHistoryBytes && n > 1; n-- {
-				if len(part) == 0 {
-					break
+		var from, compacted int64
+		if taken := b.turns.take(ctx, func() {
+			from, compacted, err = b.between(ctx, first, last, key, options, func(e *clientv3.Event) {
+				c := b.selected(ctx, of, e)
+				if c == nil {
+					return
 				}
-				size -= len(part[0].Kv.Value)
-				part, found.More = part[1:], true
-			}
-		})
+				part, size = append(part, c), size+len(c.Kv.Value)
+				for n := len(part) + len(all); n > of.Limit || size > maxHistoryBytes && n > 1; n-- {
+					if len(part) == 0 {
+						break
+					}
+					size -= len(part[0].Kv.Value)
+					part, found.More = part[1:], true
+				}
+			})
+		}); taken != nil {
+			return nil, taken
+		}
 		switch {
 		case err != nil:
 			return nil, err
@@ -130,9 +176,13 @@ func (b *Backend) newest(
 			oldest, found.Compacted = compacted+1, true
 			continue
 		}
-		all, last = append(part, all...), first-1
+		all, last = append(part, all...), from-1
 		if !b.embedded {
 			window *= 4 // the watch of each window reads up to now
+		}
+		if !until.IsZero() && time.Now().After(until) && last >= oldest && !found.More {
+			found.Before = last + 1
+			break
 		}
 	}
 	return all, ctx.Err()
@@ -143,7 +193,7 @@ func (b *Backend) newest(
 func (b *Backend) FollowVersions(
 	ctx context.Context, of VersionsOf, report func(history.Version) error,
 ) error {
-	found, err := b.Versions(ctx, of)
+	found, err := b.versions(ctx, of, 0)
 	if err != nil {
 		return err
 	}
@@ -161,6 +211,9 @@ func (b *Backend) FollowVersions(
 		}
 		for _, e := range r.Events {
 			if c := b.selected(ctx, of, e); c != nil {
+				if same, err := b.inSameNamespace(ctx, c); err != nil || !same {
+					return err
+				}
 				b.awaitWriter(ctx, e.Kv.ModRevision)
 				if err := report(b.version(ctx, c)); err != nil {
 					return err
@@ -175,8 +228,7 @@ func (b *Backend) FollowVersions(
 // its writer does.
 func (b *Backend) awaitWriter(ctx context.Context, revision int64) {
 	for wait := time.Millisecond; wait < 50*time.Millisecond; wait *= 2 {
-		known, _ := b.writers.Of(revision)
-		if known != nil || b.writing.Load() == 0 {
+		if b.writers.Written(revision) || b.writing.Load() == 0 {
 			return
 		}
 		select {
@@ -193,7 +245,8 @@ func (b *Backend) VersionAt(
 	ctx context.Context, of VersionsOf, revision int64,
 ) (*history.Version, error) {
 	key, _ := b.keys(of)
-	if !b.has(of, key) {
+	since, may := of.allowed(of.Resource)
+	if !may || !b.has(of, key) || revision != 0 && revision < since {
 		return nil, nil
 	}
 	found, err := b.client.KV.Get(ctx, key, clientv3.WithRev(revision))
@@ -207,10 +260,26 @@ func (b *Backend) VersionAt(
 	case len(found.Kvs) == 0:
 		return nil, nil
 	}
-	kv := found.Kvs[0]
-	event := &clientv3.Event{Type: mvccpb.PUT, Kv: kv}
-	v := b.version(ctx, &change{event, of.Resource, of.Namespace, of.Name})
+	c := b.selected(ctx, of, &clientv3.Event{Type: mvccpb.PUT, Kv: found.Kvs[0]})
+	if c == nil {
+		return nil, nil
+	}
+	v := b.version(ctx, c)
 	return &v, nil
+}
+
+// KeepWriters keeps in a directory who writes, so that the next process knows it, and recalls who
+// has written. If nothing may be written, it only recalls. It must be called before the first
+// store is made, and only for an etcd that nobody else uses.
+func (b *Backend) KeepWriters(ctx context.Context, dir string) error {
+	now, err := b.current(ctx)
+	if err != nil {
+		return err
+	}
+	b.writers.Keep(dir, now, b.readOnly, func(err error) {
+		klog.FromContext(b.client.Ctx()).Info("The history will have gaps", "reason", err.Error())
+	})
+	return nil
 }
 
 // current returns the current revision of etcd.
@@ -234,33 +303,38 @@ func (b *Backend) keys(of VersionsOf) (string, []clientv3.OpOption) {
 		[]clientv3.OpOption{clientv3.WithPrefix()}
 }
 
-// revisionsAtOnce is how many revisions are read at a time. Each may have 1.5 MiB.
-const revisionsAtOnce = 100
+// At most revisionsAtOnce revisions are read at a time, and about bytesAtOnce bytes of them.
+const (
+	revisionsAtOnce = 100
+	bytesAtOnce     = 4 << 20
+)
 
 // pastReader is a watcher that reads past changes at once. Package embed has it.
 type pastReader interface {
-	Past(ctx context.Context, first, last int64, key string, opts ...clientv3.OpOption) (
-		events []*clientv3.Event, compacted int64, err error)
+	Past(ctx context.Context, first, last, bytes int64, key string, opts ...clientv3.OpOption) (
+		events []*clientv3.Event, from, compacted int64, err error)
 }
 
-// between calls report for each change from one revision to another, in order. If the first one has
-// been compacted, it returns the revision of the compaction.
+// between calls report for each change from one revision to another, in order. If these are too
+// large, it leaves out the first ones and returns where it has begun. If the first one has been
+// compacted, it returns the revision of the compaction.
 func (b *Backend) between(
 	ctx context.Context, first, last int64, key string, options []clientv3.OpOption,
 	report func(*clientv3.Event),
-) (compacted int64, err error) {
+) (from, compacted int64, err error) {
 	reader, ok := b.client.Watcher.(pastReader)
 	if !ok {
-		return b.watchBetween(ctx, first, last, key, options, report)
+		compacted, err = b.watchBetween(ctx, first, last, key, options, report)
+		return first, compacted, err
 	}
-	events, compacted, err := reader.Past(ctx, first, last, key, options...)
+	events, from, compacted, err := reader.Past(ctx, first, last, bytesAtOnce, key, options...)
 	if err != nil {
-		return 0, fmt.Errorf("read the revisions from %d to %d: %w", first, last, err)
+		return 0, 0, fmt.Errorf("read the revisions from %d to %d: %w", first, last, err)
 	}
 	for _, e := range events {
 		report(e)
 	}
-	return compacted, nil
+	return from, compacted, nil
 }
 
 // watchBetween is between for an etcd elsewhere. Each watch reads all changes up to now.
@@ -314,7 +388,8 @@ func (b *Backend) selected(ctx context.Context, of VersionsOf, e *clientv3.Event
 	}
 	c := &change{Event: e}
 	c.resource, c.namespace, c.name, _ = b.identify(string(e.Kv.Key))
-	if of.Allowed != nil && !of.Allowed(c.resource) {
+	var may bool
+	if c.since, may = of.allowed(c.resource); !may || e.Kv.ModRevision < c.since {
 		return nil
 	}
 	if of.Labels != nil && !of.Labels.Empty() {
@@ -334,13 +409,14 @@ func (b *Backend) selected(ctx context.Context, of VersionsOf, e *clientv3.Event
 	return c
 }
 
-// before returns what was stored before a change, or nil if that is no longer kept.
+// before returns what was stored before a change, or nil if that is no longer kept or may not be
+// shown.
 func (b *Backend) before(ctx context.Context, c *change) *mvccpb.KeyValue {
 	if c.PrevKv != nil || c.IsCreate() {
 		return c.PrevKv
 	}
 	found, err := b.client.KV.Get(ctx, string(c.Kv.Key), clientv3.WithRev(c.Kv.ModRevision-1))
-	if err != nil || len(found.Kvs) == 0 {
+	if err != nil || len(found.Kvs) == 0 || found.Kvs[0].ModRevision < c.since {
 		return nil
 	}
 	c.PrevKv = found.Kvs[0]
@@ -387,7 +463,7 @@ func (b *Backend) version(ctx context.Context, c *change) history.Version {
 		Revision: c.Kv.ModRevision, Event: history.Updated,
 		Resource: c.resource.String(), Namespace: c.namespace, Name: c.name,
 	}
-	v.Writer, v.Time = b.writers.Of(v.Revision)
+	v.Writer, v.Time = b.writers.Of(v.Revision, writers.Sum(c.Kv.Key, c.Kv.Value))
 	before := b.decode(ctx, c.resource, b.before(ctx, c))
 	switch {
 	case c.Type == mvccpb.DELETE:

@@ -234,11 +234,11 @@ func TestWritersOfCompactedRevisionsAreForgotten(t *testing.T) {
 			if revision == 5_000 {
 				c.backend.compactor = compacted(4_000)
 			}
-			c.backend.wrote(r.Context(), revision)
+			c.backend.wrote(r.Context(), revision, 1)
 		}
 	})).ServeHTTP(nil, r)
 	for revision, want := range map[int64]bool{1: false, 2_000: false, 4_000: true, 10_000: true} {
-		if w, _ := c.backend.writers.Of(revision); (w != nil) != want {
+		if w, _ := c.backend.writers.Of(revision, 1); (w != nil) != want {
 			t.Errorf("the writer of revision %d: %+v", revision, w)
 		}
 	}

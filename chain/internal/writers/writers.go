@@ -81,27 +81,32 @@ func (s *sender) writer(ctx context.Context) (w history.Writer) {
 const block = 1024
 
 // blockBytes is the size of a [revisions] without its writers.
-const blockBytes = block * 24
+const blockBytes = block * (8 + 8 + 4)
 
 // revisions are the writers of consecutive revisions.
 type revisions struct {
 	number  int64 // the first revision is number*block
 	times   [block]int64
 	who     [block]*history.Writer
+	sums    [block]uint32 // of what was written, if a file has said it, and else 0
 	writers map[history.Writer]*history.Writer
 	bytes   int
 }
 
-// Memory remembers who wrote the latest revisions. Its zero value is ready for use.
+// Memory remembers who wrote the latest revisions. Its zero value is ready for use, and forgets
+// them when the process ends; see [Memory.Keep].
 type Memory struct {
+	files *files // nil if nothing is kept
+
 	mu     sync.Mutex
 	blocks []*revisions // in order
 	bytes  int
 }
 
-// Note notes that the request with the given context has written a revision. It reports whether the
-// memory has grown by a block, so that it is time to [Memory.Forget] what is no longer needed.
-func (m *Memory) Note(ctx context.Context, revision int64) (grown bool) {
+// Note notes that the request with the given context has written a revision, which is what has the
+// sum. It reports whether the memory has grown by a block, so that it is time to [Memory.Forget]
+// what is no longer needed.
+func (m *Memory) Note(ctx context.Context, revision int64, sum uint32) (grown bool) {
 	s, ok := ctx.Value(contextKey{}).(*sender)
 	if !ok || s.user == nil {
 		return false
@@ -111,15 +116,27 @@ func (m *Memory) Note(ctx context.Context, revision int64) (grown bool) {
 	now := time.Now().UnixNano()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	who, grown := m.set(revision, now, 0, w)
+	if m.files != nil {
+		m.files.add(record{revision, now, sum, who})
+	}
+	return grown
+}
+
+// set sets who wrote a revision. It returns the one copy of the writer, and whether there is a new
+// block. The caller holds the mutex.
+func (m *Memory) set(
+	revision, at int64, sum uint32, w history.Writer,
+) (who *history.Writer, grown bool) {
 	blocks := len(m.blocks)
 	b := m.block(revision)
 	grown = len(m.blocks) > blocks
-	b.times[revision%block] = now
-	b.who[revision%block] = m.intern(b, w)
+	who = m.intern(b, w)
+	b.times[revision%block], b.who[revision%block], b.sums[revision%block] = at, who, sum
 	for m.bytes > MaxBytes && len(m.blocks) > 1 {
 		m.drop()
 	}
-	return grown
+	return who, grown
 }
 
 // block returns the block of a revision. The caller holds the mutex.
@@ -139,10 +156,7 @@ func (m *Memory) block(revision int64) *revisions {
 
 // intern returns the one copy of a writer in a block. The caller holds the mutex.
 func (m *Memory) intern(b *revisions, w history.Writer) *history.Writer {
-	texts := [...]*string{
-		&w.User, &w.Impersonator, &w.UserAgent, &w.Verb, &w.Subresource, &w.Manager,
-	}
-	for _, text := range texts {
+	for _, text := range texts(&w) {
 		if len(*text) > maxText {
 			*text = strings.ToValidUTF8((*text)[:maxText], "")
 		}
@@ -152,7 +166,7 @@ func (m *Memory) intern(b *revisions, w history.Writer) *history.Writer {
 	}
 	const entry = 300 // the structure, as a key and as a value
 	size := entry
-	for _, text := range texts {
+	for _, text := range texts(&w) {
 		size += len(*text)
 		*text = strings.Clone(*text) // the request may have it as a part of something large
 	}
@@ -169,17 +183,31 @@ func (m *Memory) drop() {
 	m.blocks = m.blocks[1:]
 }
 
-// Of returns who wrote a revision and when, or nil.
-func (m *Memory) Of(revision int64) (*history.Writer, *time.Time) {
+// Of returns who wrote a revision and when, or nil. What a file says is believed only if the sum is
+// that of what was written, which may be another revision of the same number.
+func (m *Memory) Of(revision int64, sum uint32) (*history.Writer, *time.Time) {
+	if m.files != nil {
+		m.files.load()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range slices.Backward(m.blocks) {
-		if b.number == revision/block && b.who[revision%block] != nil {
-			at := time.Unix(0, b.times[revision%block]).UTC()
-			return b.who[revision%block], &at
+		i := revision % block
+		if b.number == revision/block && b.who[i] != nil && (b.sums[i] == 0 || b.sums[i] == sum) {
+			at := time.Unix(0, b.times[i]).UTC()
+			return b.who[i], &at
 		}
 	}
 	return nil, nil
+}
+
+// Written reports whether this process has written a revision, and noted it.
+func (m *Memory) Written(revision int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.blocks, func(b *revisions) bool {
+		return b.number == revision/block && b.who[revision%block] != nil && b.sums[revision%block] == 0
+	})
 }
 
 // Forget forgets the revisions before the given one.

@@ -28,15 +28,15 @@ func TestMemoryIsBounded(t *testing.T) {
 	var m Memory
 	const last = 50_000
 	for revision := int64(1); revision <= last; revision++ {
-		m.Note(request(fmt.Sprint(revision, strings.Repeat("x", 2*maxText))), revision)
+		m.Note(request(fmt.Sprint(revision, strings.Repeat("x", 2*maxText))), revision, 1)
 	}
 	if m.bytes > MaxBytes {
 		t.Errorf("%d bytes, more than %d", m.bytes, MaxBytes)
 	}
-	if w, _ := m.Of(1); w != nil {
+	if w, _ := m.Of(1, 1); w != nil {
 		t.Error("the oldest revision is not forgotten")
 	}
-	w, at := m.Of(last)
+	w, at := m.Of(last, 1)
 	if w == nil || at == nil || w.User != "jane" || w.Manager != "tester" ||
 		len(w.UserAgent) != maxText || !strings.HasPrefix(w.UserAgent, "50000x") {
 		t.Errorf("the newest revision is by %+v", w)
@@ -53,18 +53,18 @@ func TestMemorySuffices(t *testing.T) {
 	}
 	const last = 110_000
 	for revision := int64(1); revision <= last; revision++ {
-		m.Note(clients[revision%20], revision)
+		m.Note(clients[revision%20], revision, 1)
 	}
 	for _, revision := range []int64{1, 60_000, last} {
-		if w, _ := m.Of(revision); w == nil {
+		if w, _ := m.Of(revision, 1); w == nil {
 			t.Errorf("nobody knows who wrote revision %d", revision)
 		}
 	}
 	m.Forget(60_000)
-	if w, _ := m.Of(1); w != nil {
+	if w, _ := m.Of(1, 1); w != nil {
 		t.Error("revision 1 is not forgotten")
 	}
-	if w, _ := m.Of(60_000); w == nil {
+	if w, _ := m.Of(60_000, 1); w == nil {
 		t.Error("revision 60000 is forgotten")
 	}
 }
@@ -74,6 +74,6 @@ func BenchmarkNote(b *testing.B) {
 	ctx := request("client/1.0")
 	b.ReportAllocs()
 	for revision := int64(1); b.Loop(); revision++ {
-		m.Note(ctx, revision)
+		m.Note(ctx, revision, 1)
 	}
 }

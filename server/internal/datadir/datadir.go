@@ -19,6 +19,8 @@ import (
 const (
 	etcdDir = "etcd"
 	pkiDir  = "pki"
+	// writersDir has files that say who wrote what etcd holds.
+	writersDir = "writers"
 	// ephemeralDir is where the command line records control planes that keep their data elsewhere.
 	ephemeralDir = "ephemeral"
 	// originFile is where the command line notes who made a data directory.
@@ -29,7 +31,8 @@ const (
 // owner comes last, so that what is left of an interrupted removal is still the owner's.
 func Contents() []string {
 	return []string{
-		etcdDir, pkiDir, ephemeralDir, "kubeconfig", "kinproc.log", "settings.json", "settings.json.new",
+		etcdDir, writersDir, pkiDir, ephemeralDir, "kubeconfig", "kinproc.log",
+		"settings.json", "settings.json.new",
 		"running.json", "running.json.new", "running.lock", "ready.lock", IgnoreFile, originFile,
 	}
 }
@@ -88,6 +91,14 @@ func (d *Dir) Etcd() string {
 // PKI returns the directory of keys and certificates.
 func (d *Dir) PKI() string { return filepath.Join(d.Path, pkiDir) }
 
+// Writers returns the directory of who wrote what, or nothing if it is not kept.
+func (d *Dir) Writers() string {
+	if !d.Kept {
+		return ""
+	}
+	return filepath.Join(d.Path, writersDir)
+}
+
 // ClaimKeys creates a directory of shared keys, or makes sure that an existing one belongs to the
 // caller alone.
 func ClaimKeys(dir string) error {
@@ -113,7 +124,7 @@ func own(dir string) error {
 	}
 	ours := func(e fs.DirEntry) bool { return e.Name() == etcdDir || e.Name() == pkiDir }
 	known := func(e fs.DirEntry) bool {
-		return e.Name() == IgnoreFile || e.Name() == ephemeralDir || e.Name() == originFile
+		return slices.Contains([]string{IgnoreFile, ephemeralDir, originFile, writersDir}, e.Name())
 	}
 	foreign := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return !known(e) })
 	if foreign >= 0 && !slices.ContainsFunc(entries, ours) {

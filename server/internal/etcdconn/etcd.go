@@ -216,10 +216,14 @@ type StorageConfig struct {
 	HistoryKept time.Duration
 	// Encryption is nil if objects are stored in plain text.
 	Encryption *Encryption
+	// Writers is the directory that keeps who wrote what, or empty if that ends with the process.
+	Writers string
 }
 
 // NewStorage returns the storage of all objects.
-func NewStorage(etcd *Conn, c StorageConfig, s *stopper.Stopper) *chain.Storage {
+func NewStorage(
+	ctx context.Context, etcd *Conn, c StorageConfig, s *stopper.Stopper,
+) (*chain.Storage, error) {
 	config := chain.StorageConfig{Client: etcd.Client, Prefix: c.Prefix, HistoryKept: c.HistoryKept}
 	if etcd.Embedded != nil {
 		config.Database = database{etcd.Embedded}
@@ -232,5 +236,10 @@ func NewStorage(etcd *Conn, c StorageConfig, s *stopper.Stopper) *chain.Storage 
 		storage.RefuseWrites()
 	}
 	s.Push("watch caches", func() error { storage.Stop(); return nil })
-	return storage
+	if c.Writers != "" {
+		if err := storage.KeepWriters(ctx, c.Writers); err != nil {
+			return nil, err
+		}
+	}
+	return storage, nil
 }
