@@ -79,7 +79,8 @@ func updateAtFullSpeed(t *testing.T, count int, database, memory int64, flags ..
 	if second.database > database || second.memory > memory {
 		t.Errorf("it grew beyond %d MiB of database or %d MiB of memory", database, memory)
 	}
-	if second.database > first.database*5/4 || second.memory > first.memory*5/4 {
+	// In the short form, caches still fill in the second half.
+	if *updates > 0 && (second.database > first.database*5/4 || second.memory > first.memory*5/4) {
 		t.Error("it still grew in the second half")
 	}
 	p.kill()
