@@ -91,7 +91,7 @@ var rooms = map[string][]string{
 	"server/internal/reload":        {"server/internal/stopper"},
 	"server/internal/informers":     {"chain", "server/internal/stopper"},
 	"server/internal/allocation":    nil,
-	"server/internal/dashboard":     {"chain/history", "chain/trace"},
+	"server/internal/dashboard":     {"chain/history", "chain/trace", "server/internal/requests"},
 	"server/internal/podreferences": nil,
 	"server/internal/auth": {
 		"chain/core", "server/internal/datadir", "server/internal/option",
