@@ -91,10 +91,12 @@ var rooms = map[string][]string{
 		"chain", "embed", "server/internal/auth/pki", "server/internal/option",
 		"server/internal/reload", "server/internal/stopper",
 	},
-	"server/internal/reload":        {"server/internal/stopper"},
-	"server/internal/informers":     {"chain", "server/internal/stopper"},
-	"server/internal/allocation":    nil,
-	"server/internal/dashboard":     {"chain/history", "chain/trace", "internal/secretvalues"},
+	"server/internal/reload":     {"server/internal/stopper"},
+	"server/internal/informers":  {"chain", "server/internal/stopper"},
+	"server/internal/allocation": nil,
+	"server/internal/dashboard": {
+		"chain/history", "chain/trace", "internal/secretvalues", "server/internal/requests",
+	},
 	"server/internal/podreferences": nil,
 	"server/internal/descriptors":   nil,
 	"server/internal/auth": {

@@ -19,13 +19,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kinproc/kinproc/chain/trace"
 	"github.com/kinproc/kinproc/internal/secretvalues"
+	"github.com/kinproc/kinproc/server/internal/requests"
 )
 
 // tryTimeout bounds a request that somebody tries.
@@ -160,10 +160,8 @@ func (s *Server) check(a attempt) (*url.URL, *genericapirequest.RequestInfo, err
 	if a.As == "" && len(a.Groups) > 0 {
 		return nil, nil, badInput("Groups need a user who is in them.")
 	}
-	factory := genericapirequest.RequestInfoFactory{
-		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
-	}
-	info, err := factory.NewRequestInfo(&http.Request{Method: a.Method, URL: u})
+	// As the control plane does, so that the watch of a history is a watch here too.
+	info, err := requests.Resolve(&http.Request{Method: a.Method, URL: u})
 	if err != nil {
 		return nil, nil, badInput("%q is not a path of the API: %s.", a.Path, err)
 	}

@@ -64,12 +64,12 @@ func (Infos) NewRequestInfo(r *http.Request) (*genericapirequest.RequestInfo, er
 	if f := Of(r.Context()); f != nil && f.Info != nil {
 		return f.Info, nil
 	}
-	return resolve(r)
+	return Resolve(r)
 }
 
-// resolve returns what a request is for. The history of objects is for those who may read them, so
+// Resolve returns what a request is for. The history of objects is for those who may read them, so
 // a request for it is one for the objects, and it passes the same authorizers and limits.
-func resolve(r *http.Request) (*genericapirequest.RequestInfo, error) {
+func Resolve(r *http.Request) (*genericapirequest.RequestInfo, error) {
 	path, ok := strings.CutPrefix(r.URL.Path, history.Path)
 	if !ok || !strings.HasPrefix(path, "/") {
 		return resolver.NewRequestInfo(r)
@@ -101,7 +101,7 @@ var lasts = genericfilters.BasicLongRunningRequestCheck(
 // elsewhere has no effect.
 func classify(r *http.Request, proxied func(path string) bool) Facts {
 	path := r.URL.Path
-	info, _ := resolve(r) // an error is found again by the filter that reports it
+	info, _ := Resolve(r) // an error is found again by the filter that reports it
 	f := Facts{Info: info, Proxied: proxied(path)}
 	switch {
 	case path == paths.Snapshot || path == paths.Reset:
