@@ -35,15 +35,18 @@ var forbidden = []struct{ in, imports, because string }{
 // rooms lists, for each part of the module, the other parts that it may import. A folder includes
 // everything below it. A package belongs to the longest listed folder that contains it.
 var rooms = map[string][]string{
-	".":                         {"server/cli"},
-	"embed":                     nil,
-	"conformance":               nil,
-	"chain/trace":               {"chain/internal/rawclient"},
-	"chain/fault":               {"chain/internal/rawclient"},
-	"chain/history":             {"chain/internal/rawclient"},
-	"chain/internal/rawclient":  nil,
-	"chain/kind":                {"chain/internal/tracer"},
-	"chain/internal":            {"chain/trace", "chain/fault", "chain/history"},
+	".":                        {"server/cli"},
+	"embed":                    nil,
+	"conformance":              nil,
+	"chain/documents":          nil,
+	"chain/trace":              {"chain/internal/rawclient"},
+	"chain/fault":              {"chain/internal/rawclient"},
+	"chain/history":            {"chain/internal/rawclient"},
+	"chain/internal/rawclient": nil,
+	"chain/kind":               {"chain/internal/tracer"},
+	"chain/internal": {
+		"chain/trace", "chain/fault", "chain/history", "chain/documents",
+	},
 	"chain/aggregator":          {"chain/internal"},
 	"chain/extensions":          {"chain/internal"},
 	"chain/core/internal/rules": nil,
@@ -91,7 +94,7 @@ var rooms = map[string][]string{
 	"server/internal/reload":        {"server/internal/stopper"},
 	"server/internal/informers":     {"chain", "server/internal/stopper"},
 	"server/internal/allocation":    nil,
-	"server/internal/dashboard":     {"chain/history", "chain/trace"},
+	"server/internal/dashboard":     {"chain/documents", "chain/history", "chain/trace"},
 	"server/internal/podreferences": nil,
 	"server/internal/auth": {
 		"chain/core", "server/internal/datadir", "server/internal/option",
@@ -109,6 +112,7 @@ var rooms = map[string][]string{
 	},
 	"server/internal/simulated": {
 		"chain/core", // whose kubelet it is
+		"chain/documents",
 		"server/internal/controllers/loop",
 	},
 	"server/internal/metricsapi": {
@@ -118,7 +122,7 @@ var rooms = map[string][]string{
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
 	"server/internal/disturb":                  {"chain/history"},
 	"server/servertest": {
-		"chain/fault", "chain/history", "server", "server/internal/auth/pki",
+		"chain/documents", "chain/fault", "chain/history", "server", "server/internal/auth/pki",
 	},
 	"server/servertest/explore": {"server", "server/servertest", "server/internal/disturb"},
 	"server/extension": {
@@ -126,7 +130,8 @@ var rooms = map[string][]string{
 	},
 	"server/cli": {
 		"server", "server/internal/auth/pki", "server/internal/disturb",
-		"server/internal/requests/paths", "chain/fault", "chain/history", "chain/trace",
+		"server/internal/requests/paths", "chain/documents", "chain/fault", "chain/history",
+		"chain/trace",
 	},
 	"server": {"chain", "embed"},
 }
