@@ -35,17 +35,19 @@ var forbidden = []struct{ in, imports, because string }{
 // rooms lists, for each part of the module, the other parts that it may import. A folder includes
 // everything below it. A package belongs to the longest listed folder that contains it.
 var rooms = map[string][]string{
-	".":                         {"server/cli"},
-	"embed":                     nil,
-	"conformance":               nil,
-	"internal/secretvalues":     nil,
-	"chain/trace":               {"chain/internal/rawclient"},
-	"chain/fault":               {"chain/internal/rawclient"},
-	"chain/history":             {"chain/internal/rawclient"},
-	"chain/internal/rawclient":  nil,
-	"chain/kind":                {"chain/internal/tracer"},
-	"chain/internal":            {"chain/trace", "chain/fault", "chain/history"},
-	"chain/internal/etcdstore":  {"chain/internal", "chain/history", "internal/secretvalues"},
+	".":                        {"server/cli"},
+	"embed":                    nil,
+	"conformance":              nil,
+	"chain/documents":          nil,
+	"chain/secretvalues":       nil,
+	"chain/trace":              {"chain/internal/rawclient"},
+	"chain/fault":              {"chain/internal/rawclient"},
+	"chain/history":            {"chain/internal/rawclient"},
+	"chain/internal/rawclient": nil,
+	"chain/kind":               {"chain/internal/tracer"},
+	"chain/internal": {
+		"chain/trace", "chain/fault", "chain/history", "chain/documents", "chain/secretvalues",
+	},
 	"chain/aggregator":          {"chain/internal"},
 	"chain/extensions":          {"chain/internal"},
 	"chain/core/internal/rules": nil,
@@ -95,7 +97,8 @@ var rooms = map[string][]string{
 	"server/internal/informers":  {"chain", "server/internal/stopper"},
 	"server/internal/allocation": nil,
 	"server/internal/dashboard": {
-		"chain/history", "chain/trace", "internal/secretvalues", "server/internal/requests",
+		"chain/documents", "chain/history", "chain/secretvalues", "chain/trace",
+		"server/internal/requests",
 	},
 	"server/internal/podreferences": nil,
 	"server/internal/descriptors":   nil,
@@ -115,6 +118,7 @@ var rooms = map[string][]string{
 	},
 	"server/internal/simulated": {
 		"chain/core", // whose kubelet it is
+		"chain/documents",
 		"server/internal/controllers/loop",
 		"server/internal/plainfile",
 	},
@@ -125,7 +129,7 @@ var rooms = map[string][]string{
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
 	"server/internal/disturb":                  {"chain/history"},
 	"server/servertest": {
-		"chain/fault", "chain/history", "server", "server/internal/auth/pki",
+		"chain/documents", "chain/fault", "chain/history", "server", "server/internal/auth/pki",
 	},
 	"server/servertest/explore": {"server", "server/servertest", "server/internal/disturb"},
 	"server/extension": {
@@ -134,7 +138,8 @@ var rooms = map[string][]string{
 	},
 	"server/cli": {
 		"embed", "server", "server/internal/auth/pki", "server/internal/disturb",
-		"server/internal/plainfile", "server/internal/requests/paths", "chain/fault", "chain/history",
+		"server/internal/plainfile", "server/internal/requests/paths", "chain/documents", "chain/fault",
+		"chain/history",
 		"chain/trace",
 	},
 	"server": {"chain", "embed"},

@@ -77,9 +77,11 @@ func surface(t *testing.T) string {
 	return b.String()
 }
 
-// forServer lists the packages whose names are exported for package server only. Their
-// documentation says so.
-var forServer = []string{"chain", "chain/aggregator", "chain/core", "chain/extensions"}
+// forServer lists the packages whose names are exported for package server only, and what is below
+// it. Their documentation says so.
+var forServer = []string{
+	"chain", "chain/aggregator", "chain/core", "chain/documents", "chain/extensions",
+}
 
 func isInternal(dir string) bool { return strings.Contains("/"+dir+"/", "/internal/") }
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/kinproc/kinproc/chain/internal/aliases"
+	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/chain/internal/patches"
 )
 
@@ -126,8 +126,8 @@ func refuseProtobuf([]byte) error {
 }
 
 func checkYAML(body []byte, limit int64) error {
-	err := aliases.Check(body, limit)
-	var tooLarge *aliases.TooLargeError
+	err := documents.Check(body, limit)
+	var tooLarge *documents.TooLargeError
 	switch {
 	case err == nil:
 		return nil

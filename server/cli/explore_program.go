@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -150,8 +149,7 @@ func createAll(ctx context.Context, config *rest.Config, paths []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	infos, err := resource.NewLocalBuilder().Unstructured().
-		FilenameParam(false, &resource.FilenameOptions{Filenames: paths}).Flatten().Do().Infos()
+	all, err := readObjects(paths)
 	if err != nil {
 		return err
 	}
@@ -164,8 +162,8 @@ func createAll(ctx context.Context, config *rest.Config, paths []string) error {
 		return err
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(served))
-	for _, info := range infos {
-		object := info.Object.(*unstructured.Unstructured)
+	for _, one := range all {
+		object := one.Unstructured
 		var last error
 		create := func(ctx context.Context) (bool, error) {
 			last = createOne(ctx, client, mapper, object)
@@ -177,16 +175,62 @@ func createAll(ctx context.Context, config *rest.Config, paths []string) error {
 		}
 		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, servedTimeout, true, create)
 		if err != nil {
-			return fmt.Errorf("%s: %s %s: %w", info.Source, object.GetKind(), object.GetName(),
+			return fmt.Errorf("%s: %s %s: %w", one.file, object.GetKind(), object.GetName(),
 				cmp.Or(last, err))
 		}
 		err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, servedTimeout, true,
 			func(ctx context.Context) (bool, error) { return established(ctx, client, object) })
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", info.Source, object.GetName(), err)
+			return fmt.Errorf("%s: %s: %w", one.file, object.GetName(), err)
 		}
 	}
 	return nil
+}
+
+// fileObject is an object of a manifest.
+type fileObject struct {
+	*unstructured.Unstructured
+	file string
+}
+
+// readObjects returns the objects of files, and of the manifests in folders.
+func readObjects(paths []string) ([]fileObject, error) {
+	var all []fileObject
+	for _, path := range paths {
+		files := []string{path}
+		if info, err := os.Stat(path); err != nil {
+			return nil, err
+		} else if info.IsDir() {
+			entries, err := os.ReadDir(path)
+			if err != nil {
+				return nil, err
+			}
+			files = nil
+			for _, e := range entries {
+				if !e.IsDir() && isManifest(e.Name()) {
+					files = append(files, filepath.Join(path, e.Name()))
+				}
+			}
+		}
+		before := len(all)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			objects, err := decodeObjects(data)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			for _, u := range objects {
+				all = append(all, fileObject{u, file})
+			}
+		}
+		if len(all) == before {
+			return nil, fmt.Errorf("%s has no objects", path)
+		}
+	}
+	return all, nil
 }
 
 func createOne(

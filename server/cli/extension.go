@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,11 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/server/cli/internal/scaffold"
 	"github.com/kinproc/kinproc/server/extension"
 )
@@ -238,14 +234,10 @@ func readRegistration(file string) (*extension.Registration, error) {
 		return nil, fmt.Errorf("read the registration: %w", err)
 	}
 	r := &extension.Registration{}
-	for reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	for document, err := range documents.Split(data) {
 		var kind metav1.TypeMeta
 		if err == nil {
-			err = yaml.Unmarshal(document, &kind)
+			err = documents.Decode(document, &kind)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the registration in %s: %w", file, err)
@@ -266,7 +258,7 @@ func readRegistration(file string) (*extension.Registration, error) {
 			return nil, fmt.Errorf("%s has a %q: a registration has a Service, APIServices, and perhaps an "+
 				"EndpointSlice", file, kind.Kind)
 		}
-		if err := yaml.UnmarshalStrict(document, object); err != nil {
+		if err := documents.DecodeStrict(document, object); err != nil {
 			return nil, fmt.Errorf("read the registration in %s: %w", file, err)
 		}
 	}

@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -14,13 +11,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
@@ -169,12 +165,12 @@ func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return clientcmdapi.NewConfig(), nil
 	}
+	if err == nil {
+		err = checkWhole(data) // whose decoder has limits, unlike that of Load
+	}
 	var config *clientcmdapi.Config
 	if err == nil {
 		config, err = clientcmd.Load(data)
-	}
-	if err == nil {
-		err = checkWhole(data)
 	}
 	if of := new(fs.PathError); errors.As(err, &of) {
 		err = of.Err // which path and which function is known
@@ -189,14 +185,11 @@ func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
 // checkWhole returns an error unless data is one kubeconfig and nothing else. The library takes any
 // YAML for a kubeconfig, and leaves out what it does not know.
 func checkWhole(data []byte) error {
-	documents := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for number := 1; ; number++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	number := 0
+	for document, err := range documents.Split(data) {
+		number++
 		if err == nil {
-			err = yaml.UnmarshalStrict(document, &clientcmdv1.Config{})
+			err = documents.DecodeStrict(document, &clientcmdv1.Config{})
 		}
 		if err == nil && number > 1 {
 			err = errors.New("there is more than one document")
@@ -205,6 +198,7 @@ func checkWhole(data []byte) error {
 			return fmt.Errorf("it is not just a kubeconfig: %w", err)
 		}
 	}
+	return nil
 }
 
 // addToFile adds the entries to the kubeconfig at path. Other content of the file stays, and a

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,13 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/cli/internal/settings"
 )
@@ -148,25 +146,26 @@ func filesOf(work *privateDir, name string) ([]string, error) {
 	slices.Sort(entries)
 	var files []string
 	for _, e := range entries {
-		if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e)) {
+		if isManifest(e) {
 			files = append(files, filepath.Join(name, e))
 		}
 	}
 	return files, nil
 }
 
+func isManifest(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
 // decodeObjects returns the objects of a file, with those of lists.
 func decodeObjects(data []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	documents := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for number := 1; ; number++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
+	number := 0
+	for document, err := range documents.Split(data) {
+		number++
 		var u unstructured.Unstructured
 		if err == nil {
-			err = yamlutil.Unmarshal(document, &u.Object)
+			err = documents.Decode(document, &u.Object)
 		}
 		switch {
 		case err != nil:
@@ -187,6 +186,7 @@ func decodeObjects(data []byte) ([]*unstructured.Unstructured, error) {
 			objects = append(objects, &u)
 		}
 	}
+	return objects, nil
 }
 
 func (a *applier) apply(ctx context.Context, u *unstructured.Unstructured) error {

@@ -11,7 +11,8 @@ import (
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/kinproc/kinproc/chain/documents"
 )
 
 // sandbox is a control plane that was found in a directory rather than named by the caller. The
@@ -220,7 +221,7 @@ func decode(
 	data []byte, read func(path string) ([]byte, error),
 ) (*clientcmdapi.Config, map[string]mark, error) {
 	var written clientcmdv1.Config
-	if err := yaml.UnmarshalStrict(data, &written); err != nil {
+	if err := documents.DecodeStrict(data, &written); err != nil {
 		return nil, nil, fmt.Errorf("it is not a kubeconfig that kinproc wrote: %w", err)
 	}
 	config, err := trusted(&written, read)

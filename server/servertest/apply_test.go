@@ -120,6 +120,10 @@ func TestApplyRefuses(t *testing.T) {
 		{servertest.YAML(""), "the sources are empty"},
 		{servertest.YAML("a: b"), "no kind"},
 		{servertest.YAML("---\na: b\n---\n\t"), "document 2"},
+		{
+			servertest.YAML("a: &a " + strings.Repeat("b", 100_000) + "\nc: [" +
+				strings.Repeat("*a, ", 100) + "]"), "document 1: the aliases in a YAML document of ",
+		},
 		{servertest.Files("absent"), "absent: "},
 		{servertest.Source{}, "a zero Source"},
 		{servertest.YAML("apiVersion: x.example.com/v1\nkind: X\nmetadata: {name: x}"),

@@ -1,11 +1,8 @@
 package servertest
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -17,9 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/scheme"
+
+	"github.com/kinproc/kinproc/chain/documents"
 )
 
 // A Source has the objects that a helper is to create. [Files], [FS], [YAML], [Objects] and
@@ -175,15 +173,12 @@ func withoutPath(err error) error {
 // parse returns the objects of YAML documents. Empty documents are skipped.
 func parse(data []byte) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for n := 1; ; n++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
+	n := 0
+	for document, err := range documents.Split(data) {
+		n++
 		var object map[string]any
 		if err == nil {
-			err = utilyaml.Unmarshal(document, &object)
+			err = documents.Decode(document, &object)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
@@ -204,6 +199,7 @@ func parse(data []byte) ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("document %d: %w", n, err)
 		}
 	}
+	return all, nil
 }
 
 func fromObject(o runtime.Object) (*unstructured.Unstructured, error) {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kinproc/kinproc/chain/history"
-	"github.com/kinproc/kinproc/internal/secretvalues"
+	"github.com/kinproc/kinproc/chain/secretvalues"
 )
 
 var secrets = schema.GroupResource{Resource: "secrets"}

@@ -3,6 +3,7 @@ package faults
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -14,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
 	"github.com/kinproc/kinproc/chain/internal/tracer"
@@ -159,7 +160,7 @@ func nameIn(data []byte) string {
 		}
 		return object.Name
 	}
-	if yaml.Unmarshal(data, &object) != nil { // JSON too
+	if json.Unmarshal(data, &object) != nil && documents.Decode(data, &object) != nil {
 		return ""
 	}
 	return object.Name

@@ -10,10 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
+
+	"github.com/kinproc/kinproc/chain/documents"
 )
 
 // eventRateLimit (EventRateLimit) limits the rate of events. It is off by default and requires a
@@ -50,7 +51,7 @@ func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 		metav1.TypeMeta `json:",inline"`
 		Limits          []eventLimit `json:"limits"`
 	}
-	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil && err != io.EOF {
+	if err := documents.Read(config, &file); err != nil {
 		return nil, fmt.Errorf("EventRateLimit configuration: %w", err)
 	}
 	var errs []error

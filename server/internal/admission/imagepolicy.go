@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 
+	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
@@ -64,7 +64,7 @@ func newImagePolicy(config io.Reader) (admission.Interface, error) {
 	var file struct {
 		ImagePolicy imagePolicyConfig `json:"imagePolicy"`
 	}
-	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil {
+	if err := documents.Read(config, &file); err != nil {
 		return nil, fmt.Errorf("ImagePolicyWebhook configuration: %w", err)
 	}
 	c := file.ImagePolicy

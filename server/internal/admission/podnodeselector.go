@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
 
+	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
@@ -39,7 +39,7 @@ func newPodNodeSelector(config io.Reader) (admission.Interface, error) {
 	var file struct {
 		Selectors map[string]string `json:"podNodeSelectorPluginConfig"`
 	}
-	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil && err != io.EOF {
+	if err := documents.Read(config, &file); err != nil {
 		return nil, fmt.Errorf("PodNodeSelector configuration: %w", err)
 	}
 	p.selectors = file.Selectors

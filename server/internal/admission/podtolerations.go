@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
 
+	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 )
@@ -41,7 +41,7 @@ func newPodTolerations(config io.Reader) (admission.Interface, error) {
 		Default []corev1.Toleration `json:"default"`
 		Allowed []corev1.Toleration `json:"whitelist"`
 	}
-	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil && err != io.EOF {
+	if err := documents.Read(config, &file); err != nil {
 		return nil, fmt.Errorf("PodTolerationRestriction configuration: %w", err)
 	}
 	p.defaults, p.allowed = file.Default, file.Allowed

@@ -49,3 +49,15 @@ func TestAttackLargeRequests(t *testing.T) {
 		code, _ = p.get(last)
 	}
 }
+
+// TestAttackForm sends a body with the form that takes gigabytes with its aliases expanded.
+func TestAttackForm(t *testing.T) {
+	t.Parallel()
+	p := openDashboard(t, servertest.Run(t), dashboard.Options{Writes: true})
+	const path = "/api/v1/namespaces/default/configmaps"
+	aliases := bodyBomb("apiVersion: v1\nkind: ConfigMap")
+	if code, body := p.try(http.MethodPost, path, aliases, ""); code != http.StatusBadRequest ||
+		!strings.Contains(body, "bytes expand to more than 3145728 bytes") {
+		t.Errorf("aliases: %d %.300s", code, body)
+	}
+}

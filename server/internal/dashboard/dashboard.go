@@ -65,6 +65,8 @@ type Server struct {
 
 	mu    sync.Mutex
 	token string // empty once it has been used
+
+	decoding sync.Mutex // held while a body is decoded, which takes much more than the body
 }
 
 // New returns the dashboard of the control plane that a client configuration leads to. The

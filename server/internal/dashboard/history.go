@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kinproc/kinproc/chain/history"
-	"github.com/kinproc/kinproc/internal/secretvalues"
+	"github.com/kinproc/kinproc/chain/secretvalues"
 )
 
 // versionsShown bounds how many versions of an object are shown.

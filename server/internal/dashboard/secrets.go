@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kinproc/kinproc/internal/secretvalues"
+	"github.com/kinproc/kinproc/chain/secretvalues"
 )
 
 // decodeJSON decodes a JSON document, and keeps large integers as they are.

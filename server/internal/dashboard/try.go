@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kinproc/kinproc/chain/documents"
+	"github.com/kinproc/kinproc/chain/secretvalues"
 	"github.com/kinproc/kinproc/chain/trace"
-	"github.com/kinproc/kinproc/internal/secretvalues"
 	"github.com/kinproc/kinproc/server/internal/requests"
 )
 
@@ -181,6 +181,18 @@ func (s *Server) check(a attempt) (*url.URL, *genericapirequest.RequestInfo, err
 	return &to, info, nil
 }
 
+// content is the function content, for one attempt at a time.
+func (s *Server) content(
+	ctx context.Context, a attempt,
+) (body []byte, contentType string, err error) {
+	s.decoding.Lock()
+	defer s.decoding.Unlock()
+	if err := context.Cause(ctx); err != nil { // while others decoded
+		return nil, "", err
+	}
+	return content(a)
+}
+
 // content returns the body of an attempt as JSON, and its content type.
 func content(a attempt) (body []byte, contentType string, err error) {
 	if strings.TrimSpace(a.Body) == "" {
@@ -199,7 +211,7 @@ func content(a attempt) (body []byte, contentType string, err error) {
 		return nil, "", badInput("The body has %q, which the dashboard shows in place of a secret. "+
 			"Replace it, or leave the field out of a PATCH.", placeholder)
 	}
-	body, err = yaml.YAMLToJSONStrict([]byte(a.Body))
+	body, err = documents.ToJSON([]byte(a.Body))
 	if err != nil {
 		problem := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 		return nil, "", badInput("The body is neither YAML nor JSON: %s.",
@@ -227,7 +239,7 @@ func (s *Server) try(ctx context.Context, a attempt) (*answered, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, contentType, err := content(a)
+	body, contentType, err := s.content(ctx, a)
 	if err != nil {
 		return nil, err
 	}

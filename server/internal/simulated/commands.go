@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kinproc/kinproc/chain/core"
 )
@@ -60,24 +58,11 @@ func (k *Kubelet) commands(
 	if err != nil {
 		return nil, true, err
 	}
-	for _, key := range slices.Sorted(maps.Keys(found.Data)) {
-		var list commands
-		if err := yaml.UnmarshalStrict([]byte(found.Data[key]), &list); err != nil {
-			return nil, true, refused("has at %q no list with command, stdout, stderr, exit and delay: %s",
-				key, strings.TrimPrefix(err.Error(), "error unmarshaling JSON: "))
-		}
-		for i, c := range list {
-			list[i].Command = unquote(c.Command)
-			if list[i].Command == "" || c.Delay.Duration < 0 || c.Delay.Duration > maxCommandDelay {
-				return nil, true, refused("has at %q a command without a name, or with a delay that is not "+
-					"from 0 to %s", key, maxCommandDelay)
-			}
-		}
-		if table = append(table, list...); len(table) > maxCommands {
-			return nil, true, refused("has more than %d commands", maxCommands)
-		}
+	table, err = k.tables.of(ctx, found.Data)
+	if err != nil && context.Cause(ctx) == nil {
+		err = refused("%s", err)
 	}
-	return table, true, nil
+	return table, true, err
 }
 
 // find returns what a command line does: as the table says, or as the command says itself.

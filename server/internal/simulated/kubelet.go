@@ -33,6 +33,8 @@ type Kubelet struct {
 	LogDir string
 	// Open are the loopback ports that may stand in for ports of pods.
 	Open Ports
+
+	tables tables
 }
 
 var _ core.Kubelet = &Kubelet{}

@@ -1,11 +1,9 @@
 package settings
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/nearest"
 	"github.com/kinproc/kinproc/server/internal/simulated"
@@ -71,20 +70,16 @@ func (f *File) wrong(line int, format string, args ...any) error {
 // returns what is wrong with a value of a flag.
 func ReadFile(path string, data []byte, check func(flag, value string) error) (*File, error) {
 	r := &reader{file: &File{Path: path}, check: check}
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var document, another yaml.Node
-	switch err := decoder.Decode(&document); {
-	case errors.Is(err, io.EOF):
-		return r.file, nil // nothing but comments
+	all, err := documents.Nodes(data)
+	switch {
 	case err != nil:
 		return nil, r.syntax(err)
+	case len(all) == 0:
+		return r.file, nil // nothing but comments
+	case len(all) > 1:
+		return nil, r.file.wrong(all[1].Line, "there is more than one document")
 	}
-	if err := decoder.Decode(&another); err == nil {
-		return nil, r.file.wrong(another.Line, "there is more than one document")
-	} else if !errors.Is(err, io.EOF) {
-		return nil, r.syntax(err)
-	}
-	r.top(document.Content[0])
+	r.top(all[0].Content[0])
 	return r.file, errors.Join(r.errs...)
 }
 
@@ -99,6 +94,10 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // syntax puts the line of the library's error where the others have it.
 func (r *reader) syntax(err error) error {
+	var tooLarge *documents.TooLargeError
+	if errors.As(err, &tooLarge) {
+		return r.file.wrong(1, "%w", err)
+	}
 	found := yamlLine.FindStringSubmatch(err.Error())
 	line := 1 // which the library does not name
 	if len(found) > 1 && found[1] != "" {

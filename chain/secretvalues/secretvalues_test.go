@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kinproc/kinproc/internal/secretvalues"
+	"github.com/kinproc/kinproc/chain/secretvalues"
 )
 
 // secret has the values Correct-Horse, pa, 12345678 with a new line, and its own name.

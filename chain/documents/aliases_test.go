@@ -1,4 +1,4 @@
-package aliases
+package documents
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 )
 
 // limit is the API servers' limit for request bodies.
-const limit = 3 << 20
+const limit = MaxSize
 
 // laughs returns a document of a few lines, each of which has ten aliases to the previous one.
 func laughs(lines int) string {
@@ -46,7 +46,11 @@ func TestCheck(t *testing.T) {
 	}{
 		{"empty", "", ""},
 		{"no aliases", "a: &a " + text + "\nb: 2 * 3\n", ""},
-		{"large without aliases", "a: &a\n" + strings.Repeat("- "+text+"\n", 40) + "b: '*'\n", ""},
+		{"large without aliases", "a: &a\n" + strings.Repeat("- "+text+"\n", 30) + "b: '*'\n", ""},
+		{
+			"too large without aliases", strings.Repeat("- "+text+"\n", 40),
+			"larger than 3145728 bytes",
+		},
 		{"a few", "a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\n", ""},
 		{"a text twenty times", "a: &a " + text + "\nb: [" + strings.Repeat("*a, ", 20) + "*a]\n", ""},
 		{
@@ -86,7 +90,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 			var tooLarge *TooLargeError
-			if want := strings.Contains(test.want, "more than 3145728"); errors.As(err, &tooLarge) != want {
+			if want := strings.Contains(test.want, "than 3145728"); errors.As(err, &tooLarge) != want {
 				t.Errorf("got an error of type %T", err)
 			}
 		})

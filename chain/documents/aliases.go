@@ -1,9 +1,4 @@
-// Package aliases limits the size of YAML documents after their aliases are expanded.
-//
-// An alias costs the client three bytes, but the decoder as much as the node that it refers to.
-// Aliases to nodes that hold aliases multiply: a hundred kilobytes become gigabytes. The decoder of
-// sigs.k8s.io/yaml counts nodes, but not the bytes in them.
-package aliases
+package documents
 
 import (
 	"bytes"
@@ -20,35 +15,48 @@ const (
 	maxDepth = 10000
 )
 
-// A TooLargeError reports that a document exceeds a limit when its aliases are expanded.
+// A TooLargeError reports that a document exceeds a limit, perhaps only when its aliases are
+// expanded.
 type TooLargeError struct {
 	Size  int   // of the document, in bytes
 	Limit int64 // in bytes
 }
 
 func (e *TooLargeError) Error() string {
+	if int64(e.Size) > e.Limit {
+		return fmt.Sprintf("a YAML document of %d bytes is larger than %d bytes; split it into several",
+			e.Size, e.Limit)
+	}
 	return fmt.Sprintf("the aliases in a YAML document of %d bytes expand to more than %d bytes",
 		e.Size, e.Limit)
 }
 
-// Check returns a [TooLargeError] if a document with its aliases expanded is larger than limit
-// bytes, and another error if the document cannot be parsed or is nested too deeply. It parses only
-// documents with aliases, and does not expand them.
+// Check returns a [TooLargeError] if a document is larger than limit bytes, or is when its aliases
+// are expanded, and another error if the document cannot be parsed or is nested too deeply. It
+// parses only documents with aliases, and does not expand them.
 func Check(document []byte, limit int64) error {
+	if int64(len(document)) > limit {
+		return &TooLargeError{len(document), limit}
+	}
 	if bytes.IndexByte(document, '&') < 0 || bytes.IndexByte(document, '*') < 0 {
 		return nil
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal(document, &root); err != nil {
-		return err
+		return short(err)
 	}
+	return check(&root, len(document), limit)
+}
+
+// check is Check of a parsed document of a size.
+func check(root *yaml.Node, size int, limit int64) error {
 	m := measurer{limit: limit, anchored: map[*yaml.Node]extent{}}
-	e, err := m.measure(&root)
+	e, err := m.measure(root)
 	if err != nil || !m.aliases {
 		return err
 	}
 	if e.size > limit {
-		return &TooLargeError{Size: len(document), Limit: limit}
+		return &TooLargeError{size, limit}
 	}
 	return nil
 }
