@@ -71,6 +71,11 @@ func (o *Options) checkFiles() error {
 			return o.wrong(f.field, f.flag, "%w", err)
 		}
 	}
+	log := o.Audit.LogOptions.Path
+	if info, err := os.Stat(log); log != "" && err == nil && info.IsDir() {
+		return o.wrong("Audit.LogOptions.Path", "audit-log-path",
+			"%s is a directory; name a file to write, or - for the standard output", log)
+	}
 	return nil
 }
 

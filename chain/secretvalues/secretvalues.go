@@ -1,5 +1,5 @@
-// Package secretvalues hides the values of the data of Secrets in whatever else is shown of them: in
-// labels to which somebody has copied a value, or in the message of a webhook that repeats one.
+// Package secretvalues hides the values of the data of Secrets in whatever else is shown of them:
+// in labels to which somebody has copied a value, or in the message of a webhook that repeats one.
 package secretvalues
 
 import (
@@ -18,8 +18,8 @@ import (
 // LastApplied is the annotation in which kubectl apply keeps a whole object.
 const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// shortest is how long a value must be to be hidden within a text. A shorter one, such as "prod", is
-// hidden where it is a whole text or stands in quotes. Otherwise it would be hidden in parts of
+// shortest is how long a value must be to be hidden within a text. A shorter one, such as "prod",
+// is hidden where it is a whole text or stands in quotes. Otherwise it would be hidden in parts of
 // words too.
 const shortest = 6
 

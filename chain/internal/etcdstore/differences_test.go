@@ -40,3 +40,38 @@ func TestDifferences(t *testing.T) {
 		})
 	}
 }
+
+// A value of a Secret is hidden in the history of the labels to which somebody has copied it.
+func TestAttackHistoryOfCopies(t *testing.T) {
+	t.Parallel()
+	const value, encoded = "Correct-Horse", "Q29ycmVjdC1Ib3JzZQ=="
+	object := func(labels string) (o map[string]any) {
+		text := `{"metadata":{"name":"a","labels":` + labels + `},"data":{"x":"` + encoded + `"}}`
+		if err := json.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	before := object(`{"a":"` + value + `"}`)
+	after := object(`{"b":"is.` + value + `","` + value + `":"c","d":"` + encoded[:18] + `"}`)
+	changes := differences(before, after, true)
+	if len(changes) != 4 {
+		t.Errorf("got %d changes, want 4", len(changes))
+	}
+	rotated := object(`{"a":"` + value + `"}`)
+	rotated["data"] = map[string]any{"x": "bmV3"}
+	hideSecret(rotated, after)
+	hideSecret(after, before)
+	shown, err := json.Marshal([]any{changes, after, rotated})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hidden := range []string{value, encoded[:18]} {
+		if strings.Contains(string(shown), hidden) {
+			t.Errorf("%q is in %s", hidden, shown)
+		}
+	}
+	if !strings.Contains(string(shown), `"x":"(13 bytes, not shown)"`) {
+		t.Errorf("the size of the data is missing in %s", shown)
+	}
+}

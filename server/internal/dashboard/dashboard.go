@@ -24,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -135,8 +136,8 @@ func Listen(address string) (net.Listener, error) {
 
 // CheckAddress returns an error if address is not a loopback address with a port.
 func CheckAddress(address string) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
+	host, port, err := net.SplitHostPort(address)
+	if _, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil {
 		return fmt.Errorf("%q is not an address with a port, such as 127.0.0.1:8080", address)
 	}
 	if !isLoopback(host) {
