@@ -122,7 +122,8 @@ func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 	return b
 }
 
-// wrote notes that a request has written a revision, with some bytes. The sum is that of the change.
+// wrote notes that a request has written a revision, with some bytes. The sum is that of the
+// change.
 func (b *Backend) wrote(ctx context.Context, revision, bytes int64, sum uint32) {
 	if b.writers.Note(ctx, revision, sum) {
 		b.writers.Forget(b.compactor.CompactRevision())
