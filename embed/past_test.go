@@ -73,7 +73,8 @@ func TestPastIsWhatWatchesSee(t *testing.T) {
 	}
 	_, err = direct.Compact(ctx, last-1)
 	must(t, err)
-	if got, _, compacted, err := reader.Past(ctx, last-1, last, 1, "/a/1"); err != nil || compacted != last-1 {
+	got, _, compacted, err := reader.Past(ctx, last-1, last, 1, "/a/1")
+	if err != nil || compacted != last-1 {
 		t.Errorf("after a compaction: %v, %d, %v", got, compacted, err)
 	}
 	if got, _, compacted, err := reader.Past(ctx, last, last, 1, "/a/1"); err != nil || compacted != 0 ||

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	xterm "golang.org/x/term"
@@ -44,8 +45,8 @@ whom, and what changed. Without a name, show those of all objects of a type;
 without a type, those of all objects in the namespace, in the order in which
 they were written. Deleted objects have a history too.
 
-Who wrote a version is known if it was written through this server since its
-start. The data of Secrets is not shown.
+Who wrote a version is known if it was written through this server, and also
+after a restart unless etcd is an external one. The data of Secrets is not shown.
 
   kinproc history deployment web
   kinproc history deploy/web --at 1234
@@ -190,7 +191,7 @@ func (o *pastVersions) run(
 		return nil
 	}
 	switch {
-	case h.More:
+	case h.More, h.Before != 0:
 		fmt.Fprintln(w, "… there are older versions, see --limit")
 	case h.Compacted:
 		fmt.Fprintln(w, "… older versions are no longer kept")
@@ -233,7 +234,7 @@ func (o *pastVersions) print(w io.Writer, versions ...history.Version) error {
 		}
 		client, _, _ := strings.Cut(by.UserAgent, " ")
 		fmt.Fprintf(columns, "%d\t%s\t%s/%s\t%s\t%s\t%s\t%s\t%s\n", v.Revision, at, v.Resource, v.Name,
-			v.Event, cmp.Or(who, "–"), cmp.Or(client, "–"), cmp.Or(verb, "–"), cmp.Or(by.Manager, "–"))
+			v.Event, cell(who), cell(client), cell(verb), cell(by.Manager))
 	}
 	if err := columns.Flush(); err != nil {
 		return err
@@ -254,6 +255,16 @@ func (o *pastVersions) print(w io.Writer, versions ...history.Version) error {
 		}
 	}
 	return nil
+}
+
+// cell returns what clients have said about themselves without what would control a terminal.
+func cell(text string) string {
+	return cmp.Or(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text), "–")
 }
 
 // readable returns a time of today without its date.

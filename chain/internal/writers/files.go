@@ -69,8 +69,8 @@ type files struct {
 // at the end.
 func (m *Memory) Keep(dir string, now int64, readOnly bool, log func(error)) {
 	m.files = &files{
-		memory: m, dir: dir, start: start{now, time.Now().UnixNano()}, readOnly: readOnly, log: log, max: MaxFileBytes,
-		some: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		memory: m, dir: dir, start: start{now, time.Now().UnixNano()}, readOnly: readOnly, log: log,
+		max: MaxFileBytes, some: make(chan struct{}, 1), full: make(chan struct{}, 1),
 		ending: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go m.files.run()

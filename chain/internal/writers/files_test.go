@@ -64,7 +64,8 @@ func TestWhatIsKept(t *testing.T) {
 			t.Errorf("another revision %d is by %+v", revision, w)
 		}
 	}
-	if info, err := os.Stat(filepath.Join(dir, currentName)); err != nil || info.Mode().Perm() != 0o600 {
+	info, err := os.Stat(filepath.Join(dir, currentName))
+	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
 }
