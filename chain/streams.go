@@ -20,7 +20,7 @@ import (
 
 const (
 	// streamsOfUser and streamsOfAll are how many streams there may be at once, of a user and in all.
-	// A stream takes about 100 KB.
+	// A stream takes less than 200 KB.
 	streamsOfUser = 100
 	streamsOfAll  = 1000
 	// streamRetry is when a client may try again, in seconds.
@@ -32,8 +32,8 @@ const (
 // buffers for as long as its client likes. Watches have passed priority and fairness.
 type streams struct {
 	mu sync.Mutex
-	// Administrators may do what they like, but no more than others can the process bear any number.
-	// They have streams of their own, so that nobody can keep them out.
+	// Administrators, who run the tests of a control plane, need more than other users. They have
+	// streams of their own, so that nobody can keep them out.
 	ordinary, admins pool
 }
 

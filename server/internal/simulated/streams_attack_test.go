@@ -81,8 +81,8 @@ func heap() int {
 }
 
 // Clients that follow a log of long lines and read none of it cost little memory, and a user can be
-// only so many of them. The test is not parallel, because it measures the heap, and it opens as many
-// streams as there may be.
+// only so many of them. The test is not parallel, because it measures the heap. It takes as long as
+// opening all the streams that a user may have.
 func TestAttackFollowedLogOfLongLines(t *testing.T) {
 	s := servertest.Run(t, servertest.Workloads)
 	admin := workloadtest.Client(t, s)

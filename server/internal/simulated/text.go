@@ -124,8 +124,8 @@ func (l logFile) read() ([]byte, error) {
 	return data, nil
 }
 
-// ReadAt implements io.ReaderAt. The file is open only meanwhile, so that those who follow logs hold
-// no files.
+// ReadAt implements io.ReaderAt. The file is open only meanwhile, so that those who follow logs
+// hold no files.
 func (l logFile) ReadAt(to []byte, at int64) (int, error) {
 	f, err := l.open()
 	if err != nil {

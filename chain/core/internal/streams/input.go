@@ -108,8 +108,8 @@ func spdyFrames() func(io.Reader) ([]byte, int64, error) {
 	}
 }
 
-// websocketFrames refuses long frames of a websocket. The second byte of a frame has a short length,
-// or which longer number follows, and whether the payload has a mask.
+// websocketFrames refuses long frames of a websocket. The second byte of a frame has a short
+// length, or which longer number follows, and whether the payload has a mask.
 func websocketFrames(in io.Reader) (header []byte, payload int64, err error) {
 	header = make([]byte, 2, 14)
 	if _, err := io.ReadFull(in, header); err != nil {
