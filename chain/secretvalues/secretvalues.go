@@ -1,5 +1,6 @@
 // Package secretvalues hides the values of the data of Secrets in whatever else is shown of them:
 // in labels to which somebody has copied a value, or in the message of a webhook that repeats one.
+// Its names are for packages of this module only.
 package secretvalues
 
 import (

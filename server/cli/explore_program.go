@@ -30,6 +30,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
+	"github.com/kinproc/kinproc/server/internal/plainfile"
 )
 
 // runProgram runs a controller, whose requests go through the configuration's transport, and kills
@@ -214,7 +215,7 @@ func readObjects(paths []string) ([]fileObject, error) {
 		}
 		before := len(all)
 		for _, file := range files {
-			data, err := os.ReadFile(file)
+			data, err := plainfile.Read(file)
 			if err != nil {
 				return nil, err
 			}
