@@ -30,7 +30,7 @@ func TestAttackFiles(t *testing.T) {
 		"--prepare":         func() error { _, err := readObjects([]string{filepath.Dir(file)}); return err },
 		"registration":      func() error { _, err := readRegistration(file); return err },
 		"kubeconfig":        func() error { _, err := loadKubeconfig(file); return err },
-		"of data directory": func() error { _, err := decode(bomb, os.ReadFile); return err },
+		"of data directory": func() error { _, _, err := decode(bomb, os.ReadFile); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
