@@ -307,6 +307,7 @@ var withoutReach = map[string]string{
 	"requestheader-username-": "names of headers", "requestheader-extra-": "names of headers",
 	"pki-dir":                              "its keys are used like those of --data-dir",
 	"proxy-allow-local-addresses":          "where the proxies connect to, not who may use them",
+	"quota-backend-bytes":                  "a limit",
 	"read-only":                            "refuses more, and never permits anything",
 	"secure-port":                          "every case here sets it",
 	"service-account-max-token-expiration": "it is only a limit",
