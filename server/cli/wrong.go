@@ -78,6 +78,8 @@ var (
 	decoding = regexp.MustCompile(`couldn't get version/kind; json parse error: ` +
 		`json: cannot unmarshal .* into Go value of type struct \{.*?" \}|` +
 		`couldn't get version/kind; json parse error: json: [^;]*|` +
+		`error unmarshaling JSON: while decoding JSON: json: cannot unmarshal ` +
+		`(?:string|number|bool|array) into Go value of type [A-Za-z0-9.]+|` +
 		`Object 'Kind' is missing in '(?:[^'\\]|\\.)*'`)
 	// parsing is what the errors of package strconv look like.
 	parsing = regexp.MustCompile(
