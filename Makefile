@@ -53,7 +53,7 @@ test-program:
 
 .PHONY: test-examples
 test-examples:
-	@go test -C examples $(RACE) -vet=off -timeout 30m ./...
+	@go test -C examples $(RACE) -vet=off -timeout 45m ./...
 
 .PHONY: test-tools
 test-tools:
