@@ -2,8 +2,11 @@ package servertest_test
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -208,8 +211,12 @@ func TestLogsOfFailedTest(t *testing.T) {
 		t.Error("an early request is in the log")
 	}
 
+	noKey := filepath.Join(t.TempDir(), "no.key") // found when something has been logged
+	if err := os.WriteFile(noKey, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY"}), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	noStart := run(func(f *fake) {
-		servertest.Run(f, func(o *server.Options) { o.ServiceAccountKeyFiles = []string{"absent"} })
+		servertest.Run(f, func(o *server.Options) { o.ServiceAccountKeyFiles = []string{noKey} })
 	})
 	noStart.wantFailure(t, "servertest: start:")
 	noStart.wantFailure(t, "log of the control plane")
