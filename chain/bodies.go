@@ -2,7 +2,6 @@ package chain
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,13 +11,11 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kinproc/kinproc/chain/documents"
@@ -44,11 +41,9 @@ func (c *Chain) bodyCheck(r *http.Request, limit int64) func(body []byte) error 
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
 	isYAML, isMerge := strings.HasSuffix(mediaType, "yaml"),
 		mediaType == string(types.StrategicMergePatchType)
-	isPatch := isMerge || mediaType == string(types.MergePatchType) ||
-		mediaType == string(types.JSONPatchType)
 	isProtobuf := mediaType == runtime.ContentTypeProtobuf &&
 		(r.Method == http.MethodPost || r.Method == http.MethodPut)
-	if !isYAML && !isPatch && !isProtobuf {
+	if !isYAML && !isMerge && !isProtobuf {
 		return nil
 	}
 	info, ok := genericapirequest.RequestInfoFrom(r.Context())
@@ -63,52 +58,16 @@ func (c *Chain) bodyCheck(r *http.Request, limit int64) func(body []byte) error 
 	case isYAML:
 		return func(body []byte) error { return checkYAML(body, limit) }
 	}
-	var into runtime.Object
-	if isMerge {
-		into = c.patched(info)
+	into := c.patched(info)
+	if into == nil {
+		return nil
 	}
 	return func(body []byte) error {
-		if !json.Valid(body) {
-			return c.missing(r, info)
-		}
-		if into == nil {
-			return nil
-		}
 		if errs := patches.Check(body, into); len(errs) > 0 {
 			return apierrors.NewInvalid(into.GetObjectKind().GroupVersionKind().GroupKind(), info.Name, errs)
 		}
 		return nil
 	}
-}
-
-// missing returns an error if the object that a request patches does not exist. kube-apiserver
-// v1.36 answers so even if the patch is not JSON. The libraries of 1.37 look at the patch first.
-func (c *Chain) missing(r *http.Request, info *genericapirequest.RequestInfo) error {
-	config := c.Aggregator.GenericAPIServer.LoopbackClientConfig
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return err
-	}
-	object := config.Host + strings.TrimSuffix(r.URL.Path, "/"+info.Subresource)
-	get, err := http.NewRequestWithContext(r.Context(), http.MethodGet, object, nil)
-	if err != nil {
-		return err
-	}
-	get.Header.Set("Accept", runtime.ContentTypeJSON)
-	response, err := client.Do(get)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusNotFound {
-		return nil // the server that handles the patch refuses it
-	}
-	var status metav1.Status
-	if err := json.NewDecoder(response.Body).Decode(&status); err != nil ||
-		status.Reason != metav1.StatusReasonNotFound {
-		return nil
-	}
-	return &apierrors.StatusError{ErrStatus: status}
 }
 
 // custom reports whether a request is for custom resources. Their handler panics on protobuf,

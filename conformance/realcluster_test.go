@@ -22,7 +22,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// realCluster holds the etcd data and the API responses of a cluster with kube-apiserver 1.36.3.
+// realCluster holds the etcd data of a cluster with kube-apiserver 1.36.3, and what kube-apiserver
+// 1.37.2 answers from that data.
 const realCluster = "testdata/realcluster/"
 
 // entry is the value of an etcd key and the revision of its last change.

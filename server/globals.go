@@ -13,6 +13,7 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/klog/v2"
 
+	chainfeatures "github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/featuregates"
 )
 
@@ -22,6 +23,9 @@ import (
 // those of flow control, which would race with the first servers of a process otherwise. The
 // feature gates are shared by the whole process.
 func setFeatureGates(gates map[string]bool) error {
+	if err := chainfeatures.Register(); err != nil {
+		return err
+	}
 	registered := registeredGates()
 	if registered[features.ListFromCacheSnapshot].Default {
 		// With this gate, a watch cache copies a part of its tree with each event, to serve lists

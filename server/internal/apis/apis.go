@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/server/resourceconfig"
@@ -70,6 +71,8 @@ type Config struct {
 	// Identity is the ID of this API server, or empty.
 	Identity string
 	Version  basecompatibility.EffectiveVersion
+	// Flags are what /flagz shows.
+	Flags flagz.Reader
 	// Hooks run after the start of the servers. /readyz names them.
 	Hooks map[string]func(context.Context)
 
@@ -208,7 +211,7 @@ func (c *Config) dialExtensions() utilnet.DialFunc {
 
 // applyTo configures what the servers share.
 func (c *Config) applyTo(generic *genericapiserver.Config) error {
-	generic.EffectiveVersion = c.Version
+	generic.EffectiveVersion, generic.Flagz = c.Version, c.Flags
 	generic.APIServerID = c.Identity
 	if err := auth.Apply(c.Access, generic); err != nil {
 		return err

@@ -128,7 +128,7 @@ metadata: {name: r}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}`},
 	{"", inRBAC + "clusterrolebindings/r", `roleRef: {name: edit}`,
 		`roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole",` +
-			`"Name":"edit"}: cannot change roleRef`},
+			`"Name":"edit"}: field is immutable`},
 	// quotas
 	{post: inDefault + "resourcequotas", body: `
 metadata: {name: q}

@@ -3,11 +3,12 @@ package apps
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -15,6 +16,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -83,6 +85,9 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 	}
 	if strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && strategy.RollingUpdate != nil {
 		defaultTo(&strategy.RollingUpdate.Partition, 0)
+		if features.Enabled(features.MaxUnavailableStatefulSet) {
+			defaultTo(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		}
 	}
 
 	defaultTo(&s.Spec.PersistentVolumeClaimRetentionPolicy,
@@ -106,11 +111,10 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 	}
 }
 
-// dropMaxUnavailable clears maxUnavailable unless old has it, because its feature
-// MaxUnavailableStatefulSet (KEP-961) is off.
+// dropMaxUnavailable clears maxUnavailable if its feature is off, unless old has it.
 func dropMaxUnavailable(s, old *appsv1.StatefulSet) {
 	rolling := s.Spec.UpdateStrategy.RollingUpdate
-	if rolling == nil || old != nil && old.Spec.UpdateStrategy.RollingUpdate != nil &&
+	if features.Enabled(features.MaxUnavailableStatefulSet) || rolling == nil || old != nil && old.Spec.UpdateStrategy.RollingUpdate != nil &&
 		old.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable != nil {
 		return
 	}
@@ -269,21 +273,17 @@ func validateStatefulSetStrategy(
 		"must be RollingUpdate or OnDelete")}
 }
 
-// validateStatefulSetChange rejects changes to all but a few fields.
+// validateStatefulSetChange rejects changes to the fields that are immutable.
 func validateStatefulSetChange(spec, old *appsv1.StatefulSetSpec) field.ErrorList {
-	rest := *spec
-	rest.Replicas, rest.Ordinals, rest.MinReadySeconds = old.Replicas,
-		old.Ordinals, old.MinReadySeconds
-	rest.Template, rest.UpdateStrategy = old.Template, old.UpdateStrategy
-	rest.RevisionHistoryLimit, rest.PersistentVolumeClaimRetentionPolicy = old.RevisionHistoryLimit,
-		old.PersistentVolumeClaimRetentionPolicy
-	if equality.Semantic.DeepEqual(&rest, old) {
-		return nil
+	immutable := func(value, old any, name string) field.ErrorList {
+		return apivalidation.ValidateImmutableField(value, old, specPath.Child(name))
 	}
-	return field.ErrorList{field.Forbidden(specPath,
-		"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
-			"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
-			"'minReadySeconds' are forbidden")}
+	return slices.Concat(
+		immutable(spec.Selector, old.Selector, "selector"),
+		immutable(spec.VolumeClaimTemplates, old.VolumeClaimTemplates, "volumeClaimTemplates"),
+		immutable(spec.ServiceName, old.ServiceName, "serviceName"),
+		immutable(spec.PodManagementPolicy, old.PodManagementPolicy, "podManagementPolicy"),
+	)
 }
 
 func statefulSetWarnings(_ context.Context, s, old *appsv1.StatefulSet) []string {

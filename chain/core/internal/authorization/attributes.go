@@ -33,18 +33,15 @@ func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorL
 func validateAttributes(
 	r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes,
 ) field.ErrorList {
-	at := field.NewPath("spec")
-	switch {
-	case r != nil && n != nil:
-		return append(validateSelectors(r), field.Invalid(at.Child("nonResourceAttributes"), n,
-			"cannot be specified in combination with resourceAttributes"))
-	case r != nil:
-		return validateSelectors(r)
-	case n == nil:
-		return field.ErrorList{field.Invalid(at.Child("resourceAttributes"), r,
-			"exactly one of nonResourceAttributes or resourceAttributes must be specified")}
+	var errs field.ErrorList
+	if (r == nil) == (n == nil) {
+		errs = append(errs, field.Invalid(field.NewPath("spec"), n,
+			"exactly one of nonResourceAttributes or resourceAttributes must be specified"))
 	}
-	return nil
+	if r != nil {
+		errs = append(errs, validateSelectors(r)...)
+	}
+	return errs
 }
 
 // validateSelectors accepts unknown operators, since a client may be newer than the server.

@@ -7,9 +7,11 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -29,6 +31,17 @@ func HorizontalPodAutoscalers() *kind.Kind[*autoscalingv2.HorizontalPodAutoscale
 			}),
 		},
 		Default: setDefaults,
+		PrepareCreate: func(_ context.Context, a *autoscalingv2.HorizontalPodAutoscaler) {
+			if features.Enabled(features.HPAGeneration) {
+				a.Generation = 1
+			}
+		},
+		PrepareUpdate: func(_ context.Context, a, old *autoscalingv2.HorizontalPodAutoscaler) {
+			changed := !equality.Semantic.DeepEqual(a.Spec, old.Spec)
+			if changed && features.Enabled(features.HPAGeneration) {
+				a.Generation = old.Generation + 1
+			}
+		},
 		Validate: func(_ context.Context, a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 			return validate(a, nil)
 		},

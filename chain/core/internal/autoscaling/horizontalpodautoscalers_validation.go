@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 const (
@@ -39,9 +40,8 @@ func validate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &a.Spec, field.NewPath("spec")
 
-	// Zero replicas require the feature HPAScaleToZero, which is off.
 	least := int32(1)
-	if old != nil && old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0 {
+	if features.Enabled(features.HPAScaleToZero) || old != nil && old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0 {
 		least = 0
 	}
 	if spec.MinReplicas != nil && *spec.MinReplicas < least {

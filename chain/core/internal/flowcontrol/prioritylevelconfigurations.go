@@ -113,20 +113,20 @@ func validatePriorityLevel(
 		errs = append(errs, field.Invalid(at.Child("type"), spec.Type,
 			"must be Exempt for the priority level exempt, and for no other"))
 	}
+	if spec.Limited != nil && spec.Type != flowcontrolv1.PriorityLevelEnablementLimited {
+		errs = append(errs, field.Forbidden(at.Child("limited"), "may only be set for type Limited"))
+	}
+	if spec.Exempt != nil && spec.Type != flowcontrolv1.PriorityLevelEnablementExempt {
+		errs = append(errs, field.Forbidden(at.Child("exempt"), "may only be set for type Exempt"))
+	}
 	switch spec.Type {
 	case flowcontrolv1.PriorityLevelEnablementExempt:
-		if spec.Limited != nil {
-			errs = append(errs, field.Forbidden(at.Child("limited"), "may only be set for type Limited"))
-		}
 		if e := spec.Exempt; e != nil {
 			errs = append(errs, notNegative(e.NominalConcurrencyShares,
 				at.Child("exempt", "nominalConcurrencyShares"))...)
 			errs = append(errs, percent(e.LendablePercent, at.Child("exempt", "lendablePercent"))...)
 		}
 	case flowcontrolv1.PriorityLevelEnablementLimited:
-		if spec.Exempt != nil {
-			errs = append(errs, field.Forbidden(at.Child("exempt"), "may only be set for type Exempt"))
-		}
 		if spec.Limited == nil {
 			errs = append(errs, field.Required(at.Child("limited"), "required for type Limited"))
 		} else {
@@ -165,11 +165,11 @@ func validateLimited(
 	errs = append(errs, percent(l.LendablePercent, at.Child("lendablePercent"))...)
 	errs = append(errs, notNegative(l.BorrowingLimitPercent, at.Child("borrowingLimitPercent"))...)
 	at, queuing := at.Child("limitResponse"), l.LimitResponse.Queuing
+	if queuing != nil && l.LimitResponse.Type != flowcontrolv1.LimitResponseTypeQueue {
+		errs = append(errs, field.Forbidden(at.Child("queuing"), "may only be set for type Queue"))
+	}
 	switch l.LimitResponse.Type {
 	case flowcontrolv1.LimitResponseTypeReject:
-		if queuing != nil {
-			errs = append(errs, field.Forbidden(at.Child("queuing"), "may only be set for type Queue"))
-		}
 	case flowcontrolv1.LimitResponseTypeQueue:
 		if queuing == nil {
 			errs = append(errs, field.Required(at.Child("queuing"), "required for type Queue"))

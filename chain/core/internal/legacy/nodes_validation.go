@@ -177,7 +177,8 @@ func validateNodeUpdate(_ context.Context, n, old *corev1.Node) field.ErrorList 
 			"cannot be changed once they are set"))
 	}
 	if old.Spec.ProviderID != "" && old.Spec.ProviderID != n.Spec.ProviderID {
-		errs = append(errs, field.Forbidden(spec.Child("providerID"), "cannot be changed once it is set"))
+		errs = append(errs, field.Invalid(spec.Child("providerID"), n.Spec.ProviderID,
+			"field cannot be modified once set"))
 	}
 	if old.Spec.DoNotUseExternalID != n.Spec.DoNotUseExternalID {
 		errs = append(errs, field.Forbidden(spec.Child("externalID"), "cannot be changed"))

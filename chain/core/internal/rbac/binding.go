@@ -97,7 +97,7 @@ func sameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref,
-		"cannot change roleRef")}
+		"field is immutable")}
 }
 
 func bindingColumns() []kind.Column {

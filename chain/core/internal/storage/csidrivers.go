@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -36,8 +37,12 @@ func CSIDrivers() *kind.Kind[*storagev1.CSIDriver] {
 		Plural:        "csidrivers",
 		ClusterScoped: true,
 		Default:       defaultCSIDriver,
+		PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) { dropMissing(d) },
 		PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
 			// Unlike for other kinds, the generation of a new driver is 0.
+			if old.Spec.PreventPodSchedulingIfMissing == nil {
+				dropMissing(d)
+			}
 			if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 				d.Generation = old.Generation + 1
 			}
@@ -97,8 +102,18 @@ func defaultCSIDriver(d *storagev1.CSIDriver) {
 	setIfNil(&spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 	setIfNil(&spec.RequiresRepublish, false)
 	setIfNil(&spec.SELinuxMount, false)
+	if features.Enabled(features.VolumeLimitScaling) {
+		setIfNil(&spec.PreventPodSchedulingIfMissing, false)
+	}
 	if len(spec.VolumeLifecycleModes) == 0 {
 		spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	}
+}
+
+// dropMissing clears preventPodSchedulingIfMissing if its feature is off.
+func dropMissing(d *storagev1.CSIDriver) {
+	if !features.Enabled(features.VolumeLimitScaling) {
+		d.Spec.PreventPodSchedulingIfMissing = nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -19,26 +20,36 @@ import (
 const maxNodeID = 256
 
 // CSINodes declares csinodes.
-func CSINodes() *kind.Kind[*csiNode] {
-	return &kind.Kind[*csiNode]{
+func CSINodes() *kind.Kind[*storagev1.CSINode] {
+	return &kind.Kind[*storagev1.CSINode]{
 		Plural:         "csinodes",
 		ClusterScoped:  true,
 		Validate:       validateCSINode,
 		ValidateUpdate: validateCSINodeUpdate,
-		Table: kind.Table[*csiNode]{
+		Table: kind.Table[*storagev1.CSINode]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "Drivers", Type: "integer", Description: "Number of drivers on the node."},
 				kind.AgeColumn(),
 			},
-			Row: func(n *csiNode) []any { return []any{n.Name, int64(len(n.Spec.Drivers)), kind.Age(n)} },
+			Row: func(n *storagev1.CSINode) []any { return []any{n.Name, int64(len(n.Spec.Drivers)), kind.Age(n)} },
+		},
+		Status: &kind.Status[*storagev1.CSINode]{
+			Prepare: func(_ context.Context, n, old *storagev1.CSINode) {
+				metav1.ResetObjectMetaForStatus(n, old)
+				if len(old.Status.StorageHealth) == 0 {
+					// The feature CSIVolumeHealth (KEP-1432) is off.
+					n.Status.StorageHealth = nil
+				}
+			},
+			ResetFields: []string{"metadata", "spec"},
 		},
 		RequireResourceVersion: true,
 		Quirks:                 kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
 	}
 }
 
-func validateCSINode(_ context.Context, n *csiNode) field.ErrorList {
+func validateCSINode(_ context.Context, n *storagev1.CSINode) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i, d := range n.Spec.Drivers {
@@ -78,7 +89,7 @@ func validateCSINode(_ context.Context, n *csiNode) field.ErrorList {
 
 // validateCSINodeUpdate makes drivers immutable except for their allocatable. A driver may be
 // removed and added again with other values.
-func validateCSINodeUpdate(ctx context.Context, n, old *csiNode) field.ErrorList {
+func validateCSINodeUpdate(ctx context.Context, n, old *storagev1.CSINode) field.ErrorList {
 	errs := validateCSINode(ctx, n)
 	drivers := map[string]storagev1.CSINodeDriver{}
 	for _, is := range n.Spec.Drivers {

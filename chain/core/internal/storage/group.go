@@ -10,7 +10,7 @@ import (
 func Group() kind.Group {
 	return kind.Group{
 		Name:     storagev1.GroupName,
-		Versions: []kind.GroupVersion{{Version: "v1", AddToScheme: addToScheme}},
+		Versions: []kind.GroupVersion{{Version: "v1", AddToScheme: storagev1.AddToScheme}},
 		Kinds: []kind.Declaration{
 			CSIDrivers(),
 			CSINodes(),

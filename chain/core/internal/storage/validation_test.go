@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 
@@ -114,16 +113,16 @@ func TestValidation(t *testing.T) {
 			},
 		},
 		"topology key without a name": {
-			errs: validateCSINode(ctx, &csiNode{Spec: storagev1.CSINodeSpec{
+			errs: validateCSINode(ctx, &storagev1.CSINode{Spec: storagev1.CSINodeSpec{
 				Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1", TopologyKeys: []string{""}}},
 			}}),
 			want: []string{"spec.drivers[0] Invalid", "spec.drivers[0] Required"},
 		},
 		"node's driver moved": {
-			errs: validateCSINodeUpdate(ctx, &csiNode{
+			errs: validateCSINodeUpdate(ctx, &storagev1.CSINode{
 				Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "2"}}},
 			},
-				&csiNode{
+				&storagev1.CSINode{
 					Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1"}}},
 				}),
 			want: []string{"spec.drivers Invalid"},
@@ -135,31 +134,6 @@ func TestValidation(t *testing.T) {
 				t.Errorf("got %q, want %q:\n%v", got, test.want, test.errs.ToAggregate())
 			}
 		})
-	}
-}
-
-// TestCSINodeForms checks that copies of csiNode and its protobuf form match CSINode in k8s.io/api,
-// without the status.
-func TestCSINodeForms(t *testing.T) {
-	t.Parallel()
-	list := &csiNodeList{Items: []csiNode{{
-		ObjectMeta: metav1.ObjectMeta{Name: "n"},
-		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1"}}},
-	}}}
-	data, err := list.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back csiNodeList
-	if err := back.Unmarshal(data); err != nil {
-		t.Fatal(err)
-	}
-	want := `{"metadata":{},"items":[{"metadata":{"name":"n"},"spec":{"drivers":[` +
-		`{"name":"d","nodeID":"1","topologyKeys":null}]}}]}`
-	for name, l := range map[string]any{"copy": list.DeepCopyObject(), "protobuf": &back} {
-		if got, err := json.Marshal(l); err != nil || string(got) != want {
-			t.Errorf("%s: %s (%v), want %s", name, got, err, want)
-		}
 	}
 }
 

@@ -70,7 +70,7 @@ func ValidateSpec(
 	errs = append(errs, v.validateSecurityContext(path.Child("securityContext"))...)
 	// In kube-apiserver's internal version, the field is in the security context.
 	if spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace && spec.HostPID {
-		errs = append(errs, field.Invalid(path.Child("securityContext", "shareProcessNamespace"), true,
+		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true,
 			"may not be set when hostPID is true"))
 	}
 	errs = append(errs, validateAffinity(spec.Affinity, path.Child("affinity"), opts)...)

@@ -1,0 +1,21 @@
+package server
+
+import (
+	"k8s.io/apiserver/pkg/server/flagz"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// shownFlags tells /flagz the values of all flags (KEP-4828). A control plane that was started
+// through the Go API has the flags with which the program would have started it.
+type shownFlags struct{ options Options }
+
+// GetFlagz implements [flagz.Reader].
+func (s shownFlags) GetFlagz() map[string]string {
+	// AddFlags writes to what it binds to flags.
+	o := s.options
+	admission, audit := *o.Admission, *o.Audit
+	o.Admission, o.Audit = &admission, &audit
+	var sections cliflag.NamedFlagSets
+	o.AddFlags(&sections)
+	return flagz.NamedFlagSetsReader{FlagSets: sections}.GetFlagz()
+}
