@@ -209,12 +209,13 @@ func TestStatefulSets(t *testing.T) {
 	expect(t, "invalid value of an immutable field",
 		k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 			s.Spec.ServiceName = "Not_A_Label"
-		}), valid), "spec Forbidden")
+		}), valid), "spec.serviceName Invalid")
 	expect(t, "additional invalid claim",
 		k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 			s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{}}
-		}), valid), "spec Forbidden", "spec.template.spec.volumes[0].name Required",
-		"spec.template.spec.volumes[0].persistentVolumeClaim.claimName Required")
+		}), valid), "spec.template.spec.volumes[0].name Required",
+		"spec.template.spec.volumes[0].persistentVolumeClaim.claimName Required",
+		"spec.volumeClaimTemplates Invalid")
 	expect(t, "template that becomes invalid",
 		k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 			s.Spec.Template.Spec.Containers[0].Image = ""
@@ -222,7 +223,7 @@ func TestStatefulSets(t *testing.T) {
 	expect(t, "immutable field",
 		k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
 			s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
-		}), old), "spec Forbidden")
+		}), old), "spec.podManagementPolicy Invalid")
 	if n := len(k.Warnings(t.Context(), changed(k, statefulSet(), func(s *appsv1.StatefulSet) {
 		s.Spec.RevisionHistoryLimit = new(int32(-1))
 	}), nil)); n != 1 {

@@ -87,9 +87,9 @@ func TestSubjectAccessReviews(t *testing.T) {
 				ResourceAttributes:    pods,
 				NonResourceAttributes: &authorizationv1.NonResourceAttributes{},
 			},
-			want: "spec.nonResourceAttributes Invalid",
+			want: "spec Invalid",
 		},
-		"neither": {spec: spec{}, want: "spec.resourceAttributes Invalid, spec.user Invalid"},
+		"neither": {spec: spec{}, want: "spec Invalid, spec.user Invalid"},
 		"metadata": {
 			spec: spec{User: "a", ResourceAttributes: pods},
 			meta: metav1.ObjectMeta{Name: "a"},

@@ -134,13 +134,13 @@ func TestPriorityLevels(t *testing.T) {
 			'limitResponse':{'type':'Reject'}}}}`, []string{
 			at + "borrowingLimitPercent Invalid", at + "lendablePercent Invalid",
 			at + "limitResponse.queuing Forbidden"}},
-		{`{'spec':{'type':''}}`, []string{"spec.type Required"}},
-		{`{'spec':{'type':'x'}}`, []string{"spec.type NotSupported"}},
+		{`{'spec':{'type':''}}`, []string{"spec.limited Forbidden", "spec.type Required"}},
+		{`{'spec':{'type':'x'}}`, []string{"spec.limited Forbidden", "spec.type NotSupported"}},
 		{`{'spec':{'limited':{'limitResponse':{'type':''}}}}`, []string{
-			at + "limitResponse.type Required",
+			at + "limitResponse.queuing Forbidden", at + "limitResponse.type Required",
 		}},
 		{`{'spec':{'limited':{'limitResponse':{'type':'x'}}}}`, []string{
-			at + "limitResponse.type NotSupported",
+			at + "limitResponse.queuing Forbidden", at + "limitResponse.type NotSupported",
 		}},
 		{`{'spec':{'limited':{'limitResponse':{'queuing':{'queues':1000,'handSize':7,
 			'queueLengthLimit':-1}}}}}`, []string{

@@ -276,7 +276,7 @@ func TestValidation(t *testing.T) {
 			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) {
 				n.Spec.ProviderID, n.Spec.PodCIDRs = "p://2", []string{"10.0.1.0/24"}
 			}), node(func(*corev1.Node) {})),
-			want: []string{"spec.podCIDRs Forbidden", "spec.providerID Forbidden"},
+			want: []string{"spec.podCIDRs Forbidden", "spec.providerID Invalid"},
 		},
 		"node of two IPv4 ranges": {
 			errs: validateNode(ctx, node(func(n *corev1.Node) {
