@@ -46,6 +46,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/network/loadbalancers"
 	"github.com/kinproc/kinproc/server/internal/controllers/network/servicecidrs"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/nodelifecycle"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/nodettl"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/podgc"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/tainteviction"
@@ -128,6 +129,7 @@ func loops(d Dependencies) []loop.Loop {
 		// nodes and their pods
 		scheduler.Loop(scheduler.Defaults()),
 		nodelifecycle.Loop(),
+		nodettl.Loop(),
 		tainteviction.Loop(),
 		podgc.Loop(),
 		// volumes and devices
