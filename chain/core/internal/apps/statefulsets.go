@@ -29,11 +29,9 @@ func StatefulSets() *kind.Kind[*appsv1.StatefulSet] {
 		Default: defaultStatefulSet,
 		PrepareCreate: func(_ context.Context, s *appsv1.StatefulSet) {
 			podspec.DropDisabledFields(&s.Spec.Template, nil)
-			dropMaxUnavailable(s, nil)
 		},
 		PrepareUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) {
 			podspec.DropDisabledFields(&s.Spec.Template, &old.Spec.Template)
-			dropMaxUnavailable(s, old)
 		},
 		Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
 			return validateStatefulSetSpec(&s.Spec, nil, tolerated{})
@@ -104,17 +102,6 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 		}
 		claims.DefaultSpec(&claim.Spec)
 	}
-}
-
-// dropMaxUnavailable clears maxUnavailable unless old has it, because its feature
-// MaxUnavailableStatefulSet (KEP-961) is off.
-func dropMaxUnavailable(s, old *appsv1.StatefulSet) {
-	rolling := s.Spec.UpdateStrategy.RollingUpdate
-	if rolling == nil || old != nil && old.Spec.UpdateStrategy.RollingUpdate != nil &&
-		old.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable != nil {
-		return
-	}
-	rolling.MaxUnavailable = nil
 }
 
 // tolerated says which parts of a stored stateful set are not validated again, because they may
