@@ -48,7 +48,7 @@ func TestValidation(t *testing.T) {
 		}, nil},
 		"no replicas": {
 			func(a *autoscalingv2.HorizontalPodAutoscaler) { a.Spec.MinReplicas = new(int32(0)) },
-			[]string{"spec.metrics Forbidden", "spec.minReplicas Invalid"},
+			[]string{"spec.metrics Forbidden"},
 		},
 		"external, twice": {func(a *autoscalingv2.HorizontalPodAutoscaler) {
 			a.Spec.Metrics = []autoscalingv2.MetricSpec{

@@ -39,14 +39,9 @@ func validate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &a.Spec, field.NewPath("spec")
 
-	// Zero replicas require the feature HPAScaleToZero, which is off.
-	least := int32(1)
-	if old != nil && old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0 {
-		least = 0
-	}
-	if spec.MinReplicas != nil && *spec.MinReplicas < least {
+	if spec.MinReplicas != nil && *spec.MinReplicas < 0 {
 		errs = append(errs, field.Invalid(path.Child("minReplicas"), *spec.MinReplicas,
-			fmt.Sprintf("must be greater than or equal to %d", least)))
+			"must be greater than or equal to 0"))
 	}
 	switch {
 	case spec.MaxReplicas == 0:
