@@ -36,6 +36,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/serviceaccounts"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/tokensecrets"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/trustbundles"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/validatingadmissionpolicystatus"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/network/endpoints"
@@ -95,6 +96,7 @@ func loops(d Dependencies) []loop.Loop {
 		clusterroleaggregation.Loop(),
 		serviceaccounts.Loop(),
 		rootca.Loop(d.CABundle),
+		trustbundles.Loop(d.CABundle),
 		namespaces.Loop(),
 		garbagecollector.Loop(d.Storage, d.BuiltIn),
 		validatingadmissionpolicystatus.Loop(),
