@@ -35,6 +35,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/serviceaccounts"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/storageversionmigrator"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/tokensecrets"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/trustbundles"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/validatingadmissionpolicystatus"
@@ -106,6 +107,7 @@ func loops(d Dependencies) []loop.Loop {
 		tokensecrets.Loop(d.Tokens, d.CABundle),
 		legacytokens.Loop(time.Now),
 		resourcequotas.Loop(d.Charges),
+		storageversionmigrator.Loop(),
 		// apps
 		replicasets.Loop(),
 		replicasets.ReplicationControllers(),
