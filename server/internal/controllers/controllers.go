@@ -104,6 +104,7 @@ func loops(d Dependencies) []loop.Loop {
 		certificaterequests.Approval(),
 		certificaterequests.Signing(d.CA),
 		certificaterequests.Cleanup(),
+		certificaterequests.PodCleanup(),
 		tokensecrets.Loop(d.Tokens, d.CABundle),
 		legacytokens.Loop(time.Now),
 		resourcequotas.Loop(d.Charges),
