@@ -53,6 +53,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/tainteviction"
 	"github.com/kinproc/kinproc/server/internal/controllers/policy/disruption"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/devicetainteviction"
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/ephemeralvolumes"
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/protection"
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/resourceclaims"
@@ -144,6 +145,7 @@ func loops(d Dependencies) []loop.Loop {
 		volumebinding.Loop(),
 		ephemeralvolumes.Loop(),
 		resourceclaims.Loop(),
+		devicetainteviction.Loop(),
 	}
 }
 
