@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -93,6 +94,7 @@ func (p *played) objects() []unstructured.Unstructured {
 		{"", "v1", "namespaces", loopsNamespace},
 		{"", "v1", "namespaces", "dying"},
 		{"", "v1", "persistentvolumes", "disk"},
+		{"", "v1", "nodes", "simulated-0"},
 		{"certificates.k8s.io", "v1", "certificatesigningrequests", "jane"},
 		{"rbac.authorization.k8s.io", "v1", "clusterroles", "sum"},
 	} {
@@ -101,7 +103,10 @@ func (p *played) objects() []unstructured.Unstructured {
 		p.ok(err)
 		all = append(all, *found)
 	}
-	return all
+	bundles, err := client.Resource(certificatesv1.SchemeGroupVersion.WithResource(
+		"clustertrustbundles")).List(p.Context(), metav1.ListOptions{})
+	p.ok(err)
+	return append(all, bundles.Items...)
 }
 
 // versions returns the versions of all objects but leases, which are renewed, and events, of which
@@ -138,6 +143,7 @@ var varying = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
 	{regexp.MustCompile(`\b(10|198)\.\d+\.\d+\.\d+\b`), "ADDRESS"},
 	{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "SHA256"},
+	{regexp.MustCompile(`\b[0-9a-f]{24}\b`), "HASH"}, // in the names of ClusterTrustBundles
 	{regexp.MustCompile(`"resourceVersion":"\d+"`), `"resourceVersion":"VERSION"`},
 	{regexp.MustCompile(`\bsimulated-[01]\b`), "NODE"},
 	{regexp.MustCompile(`(Scaled (?:up|down) replica set \S+ from) \d+ to \d+`), "$1 N to M"},

@@ -36,7 +36,7 @@ var controllerManager = flag.String("record-loops-of", "",
 	"path of a kube-controller-manager; TestLoopsAsKubeControllerManager records what it does")
 
 const (
-	loopsRecording  = "testdata/loops-1.36.txt.gz"
+	loopsRecording  = "testdata/loops.txt.gz"
 	loopsExceptions = "testdata/loops-exceptions.txt"
 	// quiet is how long nothing changes at the end of a recording. The slowest loop, that of
 	// autoscalers, works every 15 s.
@@ -47,7 +47,7 @@ const (
 
 // TestLoopsAsKubeControllerManager does on a control plane what testdata/loops and the function
 // play say, and compares each field of each object, and the events, with a recording of
-// kube-controller-manager v1.36.3, which did the same work for the same control plane with its own
+// kube-controller-manager v1.37.2, which did the same work for the same control plane with its own
 // loops switched off. testdata/loops-exceptions.txt lists the intended differences with the
 // reasons.
 func TestLoopsAsKubeControllerManager(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/trustbundles"
 	"github.com/kinproc/kinproc/server/internal/controllers/network/loadbalancers"
 	"github.com/kinproc/kinproc/server/internal/datadir"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
@@ -168,6 +169,7 @@ func (o configs) bootstrap() bootstrap.Config {
 		AdvertiseAddress: o.AdvertiseAddress,
 		Aggregates:       o.enables(clusterroleaggregation.Name),
 		PublishesRoots:   o.enables(rootca.Name),
+		PublishesTrust:   o.enables(trustbundles.Name),
 		SharesEtcd:       o.sharesEtcd(), ReadOnly: o.ReadOnly,
 		Forked: o.From != nil, Ready: o.From != nil && o.From.bootstrapped,
 	}

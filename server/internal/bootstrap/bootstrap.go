@@ -35,9 +35,10 @@ type Config struct {
 	AdvertiseAddress string
 	// Identity is the ID of this API server, or empty.
 	Identity string
-	// Aggregates and PublishesRoots are true if the control loops run that aggregate cluster roles
-	// and that publish the root certificates.
-	Aggregates, PublishesRoots bool
+	// Aggregates, PublishesRoots and PublishesTrust are true if the control loops run that aggregate
+	// cluster roles, that publish the root certificates in config maps, and that publish them as a
+	// ClusterTrustBundle.
+	Aggregates, PublishesRoots, PublishesTrust bool
 	// SharesEtcd is true if other control planes may use the same etcd.
 	SharesEtcd bool
 	// Forked is true if the storage began with a snapshot, and Ready if that was taken from a control

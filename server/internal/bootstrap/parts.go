@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +20,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/bootstrap/kubernetesservice"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/legacytokens"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/trustbundles"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -53,6 +55,7 @@ func (c *Config) parts(s *stopper.Stopper) []Part {
 		},
 		c.kubernetesService(s),
 		c.rootCertificates(),
+		c.trustBundle(),
 	}, c.identity(s))
 }
 
@@ -267,6 +270,32 @@ func (c *Config) rootCertificates() Part {
 		}
 	}
 	return p
+}
+
+// trustBundle is the ClusterTrustBundle with the root certificates. A control loop keeps it. It exists
+// from the start, because a request for it would make the server prepare the kind, which most
+// clients never use.
+func (c *Config) trustBundle() Part {
+	if !c.PublishesTrust {
+		return Part{}
+	}
+	return Part{
+		First: func() ([]kind.Object, error) {
+			o, err := prepared("kube-controller-manager", trustbundles.Bundle(c.Access.CABundle()))
+			if err != nil {
+				// The user's certificates make no valid bundle. The loop says so.
+				return nil, nil
+			}
+			managed := o[0].GetManagedFields()
+			for i := range managed {
+				managed[i].APIVersion = certificatesv1.SchemeGroupVersion.String() // as the loop does
+			}
+			return o, nil
+		},
+		Own: func(key string) bool {
+			return strings.HasPrefix(key, "clustertrustbundles/"+trustbundles.Prefix)
+		},
+	}
 }
 
 // identity is this API server's lease, and the end of the leases of API servers that are gone. The

@@ -35,7 +35,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/serviceaccounts"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/storageversionmigrator"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/tokensecrets"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/trustbundles"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/validatingadmissionpolicystatus"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/network/endpoints"
@@ -46,10 +48,12 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/network/loadbalancers"
 	"github.com/kinproc/kinproc/server/internal/controllers/network/servicecidrs"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/nodelifecycle"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/nodettl"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/podgc"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/tainteviction"
 	"github.com/kinproc/kinproc/server/internal/controllers/policy/disruption"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/devicetainteviction"
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/ephemeralvolumes"
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/protection"
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/resourceclaims"
@@ -94,15 +98,18 @@ func loops(d Dependencies) []loop.Loop {
 		clusterroleaggregation.Loop(),
 		serviceaccounts.Loop(),
 		rootca.Loop(d.CABundle),
+		trustbundles.Loop(d.CABundle),
 		namespaces.Loop(),
 		garbagecollector.Loop(d.Storage, d.BuiltIn),
 		validatingadmissionpolicystatus.Loop(),
 		certificaterequests.Approval(),
 		certificaterequests.Signing(d.CA),
 		certificaterequests.Cleanup(),
+		certificaterequests.PodCleanup(),
 		tokensecrets.Loop(d.Tokens, d.CABundle),
 		legacytokens.Loop(time.Now),
 		resourcequotas.Loop(d.Charges),
+		storageversionmigrator.Loop(),
 		// apps
 		replicasets.Loop(),
 		replicasets.ReplicationControllers(),
@@ -128,6 +135,7 @@ func loops(d Dependencies) []loop.Loop {
 		// nodes and their pods
 		scheduler.Loop(scheduler.Defaults()),
 		nodelifecycle.Loop(),
+		nodettl.Loop(),
 		tainteviction.Loop(),
 		podgc.Loop(),
 		// volumes and devices
@@ -137,6 +145,7 @@ func loops(d Dependencies) []loop.Loop {
 		volumebinding.Loop(),
 		ephemeralvolumes.Loop(),
 		resourceclaims.Loop(),
+		devicetainteviction.Loop(),
 	}
 }
 

@@ -114,11 +114,11 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 // dropMaxUnavailable clears maxUnavailable if its feature is off, unless old has it.
 func dropMaxUnavailable(s, old *appsv1.StatefulSet) {
 	rolling := s.Spec.UpdateStrategy.RollingUpdate
-	if features.Enabled(features.MaxUnavailableStatefulSet) || rolling == nil || old != nil && old.Spec.UpdateStrategy.RollingUpdate != nil &&
-		old.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable != nil {
-		return
+	kept := old != nil && old.Spec.UpdateStrategy.RollingUpdate != nil &&
+		old.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable != nil
+	if rolling != nil && !kept && !features.Enabled(features.MaxUnavailableStatefulSet) {
+		rolling.MaxUnavailable = nil
 	}
-	rolling.MaxUnavailable = nil
 }
 
 // tolerated says which parts of a stored stateful set are not validated again, because they may

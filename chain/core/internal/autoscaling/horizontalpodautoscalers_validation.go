@@ -41,7 +41,8 @@ func validate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	spec, path := &a.Spec, field.NewPath("spec")
 
 	least := int32(1)
-	if features.Enabled(features.HPAScaleToZero) || old != nil && old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0 {
+	if features.Enabled(features.HPAScaleToZero) ||
+		old != nil && old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0 {
 		least = 0
 	}
 	if spec.MinReplicas != nil && *spec.MinReplicas < least {

@@ -1,4 +1,3 @@
 // Package storagemigration declares the kind of storagemigration.k8s.io, which requests that
-// objects are rewritten in their storage version. There is no built-in controller that performs the
-// migration.
+// objects are rewritten in their storage version. A control loop does that.
 package storagemigration

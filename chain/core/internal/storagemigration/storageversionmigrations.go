@@ -114,16 +114,11 @@ func validateStatus(s, old *storagemigrationv1beta1.StorageVersionMigrationStatu
 	}
 	succeeded, failed := is(s, storagemigrationv1beta1.MigrationSucceeded), is(s,
 		storagemigrationv1beta1.MigrationFailed)
-	ended := succeeded || failed
 	for _, c := range []struct {
 		wrong bool
 		why   string
 	}{
 		{succeeded && failed, "a migration may not both succeed and fail"},
-		{
-			ended && is(s, storagemigrationv1beta1.MigrationRunning),
-			"a migration that has ended may not be running",
-		},
 		{
 			!succeeded && is(old, storagemigrationv1beta1.MigrationSucceeded),
 			"Succeeded may not be removed once it is true",

@@ -16,6 +16,7 @@ func clusterRoleBindings() []binding {
 		{name: "system:kube-dns", subjects: "account:kube-system/kube-dns"},
 		{name: "system:kube-scheduler", subjects: "user:system:kube-scheduler"},
 		{name: "system:volume-scheduler", subjects: "user:system:kube-scheduler"},
+		{name: "system:cluster-trust-bundle-discovery", subjects: "group:system:serviceaccounts"},
 		{name: "system:service-account-issuer-discovery", subjects: "group:system:serviceaccounts"},
 		// Nodes get their permissions from the Node authorizer. The binding exists so that
 		// administrators can add subjects to it.

@@ -147,6 +147,9 @@ func clusterRoles() []role {
 				names:     "kubernetes.io/legacy-unknown",
 			},
 		}},
+		{name: "system:cluster-trust-bundle-discovery", rules: []rule{
+			{verbs: read, groups: "certificates.k8s.io", resources: "clustertrustbundles"},
+		}},
 		{name: "system:discovery", rules: []rule{
 			{
 				verbs: "get",
@@ -218,8 +221,7 @@ func clusterRoles() []role {
 			{verbs: "update", groups: "core", resources: "pods/finalizers"},
 			{verbs: read, groups: "resource.k8s.io", resources: "resourceslices"},
 			{verbs: "create delete", groups: "resource.k8s.io", resources: "resourceclaims"},
-			{verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules"}, // new in 1.37
-			{verbs: "patch update", groups: "resource.k8s.io", resources: "resourceclaims/binding"},
+			{verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules"}, {verbs: "patch update", groups: "resource.k8s.io", resources: "resourceclaims/binding"},
 		}},
 		{name: "system:kubelet-api-admin", rules: []rule{
 			{verbs: read, groups: "core", resources: "nodes"},
@@ -268,9 +270,8 @@ func clusterRoles() []role {
 			{verbs: read, groups: "node.k8s.io", resources: "runtimeclasses"},
 			{verbs: "get", groups: "resource.k8s.io", resources: "resourceclaims"},
 			{verbs: "deletecollection", groups: "resource.k8s.io", resources: "resourceslices"},
-			{verbs: read, groups: "certificates.k8s.io", resources: "clustertrustbundles"}, // new in 1.37
+			{verbs: read, groups: "certificates.k8s.io", resources: "clustertrustbundles"},
 			{verbs: "get", groups: "core", resources: "serviceaccounts"},
-			// new in 1.37
 			{
 				verbs:     "create get list watch",
 				groups:    "certificates.k8s.io",

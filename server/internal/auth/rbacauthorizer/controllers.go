@@ -95,10 +95,8 @@ func controllers() []role {
 			{verbs: read, groups: "resource.k8s.io", resources: "resourceslices"},
 			{verbs: read, groups: "resource.k8s.io", resources: "deviceclasses"},
 			events,
-			// new in 1.37
 			{verbs: "patch update", groups: "resource.k8s.io", resources: "devicetaintrules/status"},
-			{verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules"}, // new in 1.37
-		}},
+			{verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules"}}},
 		{name: "disruption-controller", rules: []rule{
 			{verbs: read, groups: "apps extensions", resources: "deployments"},
 			{verbs: read, groups: "apps extensions", resources: "replicasets"},
@@ -170,7 +168,6 @@ func controllers() []role {
 			{verbs: "create delete list patch watch", groups: "core", resources: "pods"},
 			events,
 		}},
-		// New in 1.37.
 		{name: "kube-apiserver-serving-clustertrustbundle-publisher", rules: []rule{
 			{
 				verbs:     "attest",
@@ -204,6 +201,7 @@ func controllers() []role {
 			{verbs: "patch update", groups: "core", resources: "nodes/status"},
 			{verbs: "patch update", groups: "core", resources: "pods/status"},
 			{verbs: "delete get list watch", groups: "core", resources: "pods"},
+			{verbs: read, groups: "coordination.k8s.io", resources: "leases"},
 			events,
 		}},
 		{name: "persistent-volume-binder", rules: []rule{
@@ -222,7 +220,6 @@ func controllers() []role {
 			{verbs: read, groups: "core", resources: "nodes"},
 			{verbs: "patch", groups: "core", resources: "pods/status"},
 		}},
-		// New in 1.37.
 		{name: "podcertificaterequestcleaner", rules: []rule{
 			{
 				verbs:     "delete get list watch",
@@ -321,7 +318,6 @@ func controllers() []role {
 			{verbs: "update", groups: "core", resources: "pods/finalizers"},
 			events,
 		}},
-		// New in 1.37.
 		{name: "storage-version-migrator-controller", rules: []rule{
 			{verbs: "list patch", groups: "*", resources: "*"},
 			{verbs: "get", groups: "apiextensions.k8s.io", resources: "customresourcedefinitions"},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
@@ -196,6 +197,57 @@ func TestStatefulSetRollingUpdate(t *testing.T) {
 	if slices.Sort(numbers); !slices.Equal(numbers, []int64{2, 3, 4}) {
 		t.Errorf("the revisions are %v", numbers)
 	}
+}
+
+// TestStatefulSetMaxUnavailable updates several pods at once. Nobody but the test makes them ready.
+func TestStatefulSetMaxUnavailable(t *testing.T) {
+	t.Parallel()
+	start := func(
+		t *testing.T, replicas, most int32, policy appsv1.PodManagementPolicyType, ready ...string,
+	) statefulSetWorkload {
+		client, namespace := shared(t)
+		c := statefulSetIn(t, client, namespace)
+		s := statefulSetOf(replicas)
+		s.Spec.PodManagementPolicy = policy
+		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{
+			MaxUnavailable: new(intstr.FromInt32(most)),
+		}
+		c.Create(s)
+		for i, name := range ready {
+			c.await("the pod "+name, func(s *appsv1.StatefulSet) bool {
+				return s.Status.Replicas > int32(i)
+			})
+			c.ready(name, true)
+		}
+		c.await("the first pods", func(s *appsv1.StatefulSet) bool {
+			return s.Status.ReadyReplicas == int32(len(ready)) && s.Status.Replicas == replicas
+		})
+		c.Image("i:2")
+		return c
+	}
+	t.Run("in order", func(t *testing.T) {
+		t.Parallel()
+		c := start(t, 4, 2, appsv1.OrderedReadyPodManagement, "db-0", "db-1", "db-2", "db-3")
+		c.awaitPods("db-0=i:1", "db-1=i:1", "db-2=i:2")
+		c.ready("db-2", true)
+		c.awaitPods("db-0=i:1", "db-1=i:1", "db-2=i:2", "db-3=i:2")
+		c.ready("db-3", true)
+		c.awaitPods("db-0=i:2", "db-2=i:2", "db-3=i:2")
+	})
+	t.Run("in parallel", func(t *testing.T) {
+		t.Parallel()
+		c := start(t, 5, 3, appsv1.ParallelPodManagement, "db-2", "db-3", "db-4")
+		// Two are unavailable anyway, so one more may be.
+		c.awaitPods("db-0=i:2", "db-1=i:2", "db-2=i:1", "db-3=i:1", "db-4=i:2")
+		c.await("the status", func(s *appsv1.StatefulSet) bool {
+			return s.Status.UpdatedReplicas == 3 && s.Status.CurrentReplicas == 2 &&
+				s.Status.ReadyReplicas == 2
+		})
+		c.ready("db-0", true)
+		c.awaitPods("db-0=i:2", "db-1=i:2", "db-2=i:1", "db-3=i:2", "db-4=i:2")
+		c.ready("db-1", true)
+		c.awaitPods("db-0=i:2", "db-1=i:2", "db-2=i:2", "db-3=i:2", "db-4=i:2")
+	})
 }
 
 func TestStatefulSetClaims(t *testing.T) {

@@ -281,55 +281,68 @@ func (p *pass) partition() int {
 	return int(*rolling.Partition)
 }
 
-// roll replaces pods of other revisions, from the highest ordinal down, and waits until each is
-// healthy.
+// mostUnavailable returns how many pods may be unavailable because of an update. A percentage is
+// rounded down, as in kube-controller-manager.
+func (p *pass) mostUnavailable() (int, error) {
+	rolling := p.set.Spec.UpdateStrategy.RollingUpdate
+	if rolling == nil {
+		return 1, nil
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(
+		intstr.ValueOrDefault(rolling.MaxUnavailable, intstr.FromInt32(1)), p.replicas, false)
+	return max(1, n), err
+}
+
+// roll replaces pods of other revisions, from the highest ordinal down, while no more than
+// maxUnavailable are unavailable. If the pods are managed in parallel, those of other revisions that
+// are unavailable anyway are replaced first, however many there are.
 func (p *pass) roll(ctx context.Context) error {
-	most := 1
-	if rolling := p.set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
-		// A percentage is rounded down, as in kube-controller-manager.
-		n, err := intstr.GetScaledValueFromIntOrPercent(
-			intstr.ValueOrDefault(rolling.MaxUnavailable, intstr.FromInt32(1)), p.replicas, false)
-		if err != nil {
-			return err
-		}
-		most = max(1, n)
+	most, err := p.mostUnavailable()
+	if err != nil {
+		return err
 	}
-	var unavailable int
-	if most > 1 {
-		unavailable = p.replicas
-		for _, pod := range p.slots {
-			if p.healthy(pod) {
-				unavailable--
-			}
+	healthy := map[int]bool{}
+	for slot, pod := range p.slots {
+		if p.healthy(pod) {
+			healthy[slot] = true
 		}
 	}
-	next := p.replicas - 1
-	for _, slot := range slices.Backward(p.present) {
-		if slot < p.partition() || most == 1 && slot < next || p.removed >= burst {
-			return nil // in the second case, a pod above is missing
-		}
-		next = slot - 1
+	most -= p.replicas - len(healthy)
+	outdated := func(slot int) bool {
 		pod := p.slots[slot]
-		if revisionOf(pod) != p.update.Name && pod.DeletionTimestamp == nil {
-			if unavailable >= most && p.healthy(pod) {
-				return nil
+		return slot >= p.partition() && revisionOf(pod) != p.update.Name && pod.DeletionTimestamp == nil
+	}
+	if !p.ordered() {
+		for _, slot := range slices.Backward(p.present) {
+			if !outdated(slot) || healthy[slot] {
+				continue
 			}
-			if p.healthy(pod) {
-				unavailable++
-			}
-			if err := p.delete(ctx, pod); err != nil {
+			if err := p.replace(ctx, slot); err != nil || p.removed >= burst {
 				return err
 			}
-			p.countDeleted(pod)
-			if most == 1 {
-				return nil
-			}
-			continue
-		}
-		if most == 1 && !p.healthy(pod) {
-			return nil
 		}
 	}
+	for _, slot := range slices.Backward(p.present) {
+		if most <= 0 || p.removed >= burst {
+			return nil
+		}
+		if !outdated(slot) || !healthy[slot] {
+			continue
+		}
+		if err := p.replace(ctx, slot); err != nil {
+			return err
+		}
+		most--
+	}
+	return nil
+}
+
+// replace deletes a pod of another revision.
+func (p *pass) replace(ctx context.Context, slot int) error {
+	if err := p.delete(ctx, p.slots[slot]); err != nil {
+		return err
+	}
+	p.countDeleted(p.slots[slot])
 	return nil
 }
 

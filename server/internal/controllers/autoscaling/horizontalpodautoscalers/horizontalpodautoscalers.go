@@ -1,6 +1,7 @@
 package horizontalpodautoscalers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,17 +190,18 @@ func (a *autoscaler) reconcile(ctx context.Context) {
 		"the HPA controller was able to get the target's current scale")
 	current, least := s.Spec.Replicas, ptr.Deref(a.Spec.MinReplicas, 1)
 	a.Status.CurrentReplicas, a.Status.CurrentMetrics = current, nil
+	a.Status.ObservedGeneration = &a.Generation
 	a.history.begin(current, a.now)
 	desired, reason := current, ""
 	switch {
-	case current == 0 && least != 0:
+	case current == 0 && !a.leavesZero(least):
 		a.condition(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled",
 			"scaling is disabled since the replica count of the target is zero")
 		desired = 0
 	case current > a.Spec.MaxReplicas:
 		desired, reason = a.Spec.MaxReplicas, "Current number of replicas above Spec.MaxReplicas"
-	case current < least:
-		desired, reason = least, "Current number of replicas below Spec.MinReplicas"
+	case current != 0 && current < least:
+		desired, reason = least, belowLeast
 	default:
 		measured, metric, err := a.measure(ctx, s)
 		if err != nil {
@@ -213,10 +215,35 @@ func (a *autoscaler) reconcile(ctx context.Context) {
 			reason = "All metrics below target"
 		}
 		desired = a.normalize(current, measured, least)
+		if current == 0 && desired < least {
+			// least has been raised since the loop has scaled to zero.
+			desired, reason = least, cmp.Or(reason, belowLeast)
+		}
 	}
 	if desired == current || a.rescale(ctx, s, desired, reason) {
 		a.Status.DesiredReplicas = desired
 	}
+}
+
+// belowLeast is why a target is scaled although no metric asks for it.
+const belowLeast = "Current number of replicas below Spec.MinReplicas"
+
+// leavesZero reports whether the target, which has no replicas, may get some. It may if the loop
+// has scaled it to zero, but not if a user has, who does not want any. Without replicas, only
+// metrics that are not of pods say something.
+func (a *autoscaler) leavesZero(least int32) bool {
+	return slices.ContainsFunc(a.Status.Conditions,
+		func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+			return c.Type == autoscalingv2.ScaledToZero && c.Status == corev1.ConditionTrue
+		}) && (least != 0 || a.countsMore())
+}
+
+// countsMore reports whether the autoscaler has a metric that is not of pods.
+func (a *autoscaler) countsMore() bool {
+	return slices.ContainsFunc(a.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+		return m.Type == autoscalingv2.ObjectMetricSourceType ||
+			m.Type == autoscalingv2.ExternalMetricSourceType
+	})
 }
 
 // rescale writes the scale of the target. It reports whether that has succeeded.
@@ -247,6 +274,13 @@ func (a *autoscaler) rescale(
 		"the HPA controller was able to update the target scale to %d", desired)
 	a.Recorder.Eventf(a.HorizontalPodAutoscaler, corev1.EventTypeNormal, "SuccessfulRescale",
 		"New size: %d; reason: %s", desired, reason)
+	if desired == 0 && ptr.Deref(a.Spec.MinReplicas, 1) == 0 && a.countsMore() {
+		a.condition(autoscalingv2.ScaledToZero, corev1.ConditionTrue, "ScaledToZero",
+			"the HPA controller scaled the workload to zero")
+	} else {
+		a.condition(autoscalingv2.ScaledToZero, corev1.ConditionFalse, "NotScaledToZero",
+			"the HPA controller did not scale the workload to zero")
+	}
 	a.history.scaled(desired-current, a.now)
 	a.Status.LastScaleTime = new(metav1.NewTime(a.now))
 	return true

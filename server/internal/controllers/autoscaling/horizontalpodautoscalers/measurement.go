@@ -68,7 +68,10 @@ func (m *measurement) measure(
 		status.Pods = &autoscalingv2.PodsMetricStatus{Metric: s.Metric, Current: *value}
 	case spec.Object != nil:
 		s := spec.Object
-		name = "object metric " + s.Metric.Name
+		name = s.DescribedObject.Kind + " metric " + s.Metric.Name
+		if s.Target.AverageValue != nil {
+			name = externalName(&s.Metric) // as in kube-controller-manager
+		}
 		var total int64
 		var of string
 		if of, err = m.resourceOf(&s.DescribedObject); err == nil {
@@ -85,7 +88,7 @@ func (m *measurement) measure(
 		}
 	case spec.External != nil:
 		s := spec.External
-		name = "external metric " + s.Metric.Name
+		name = externalName(&s.Metric)
 		var total int64
 		total, err = m.metrics.external(ctx, m.Namespace, &s.Metric)
 		if err == nil {
@@ -102,17 +105,22 @@ func (m *measurement) measure(
 	return replicas, name, status, err
 }
 
+// externalName returns the name of an external metric in events and conditions.
+func externalName(m *autoscalingv2.MetricIdentifier) string {
+	return fmt.Sprintf("external metric %s(%v)", m.Name, m.Selector)
+}
+
 // resource returns how many replicas the use of a resource asks for.
 func (m *measurement) resource(
 	ctx context.Context, name corev1.ResourceName, container string,
 	target *autoscalingv2.MetricTarget,
 ) (int32, string, *autoscalingv2.MetricValueStatus, error) {
-	what := string(name) + " resource"
-	verb := "utilization"
-	if target.AverageUtilization == nil {
-		verb = "usage"
-	} else {
-		what += " utilization (percentage of request)"
+	what, verb := string(name)+" resource", "usage"
+	if target.AverageUtilization != nil {
+		if container != "" {
+			what = string(name) + " container resource"
+		}
+		what, verb = what+" utilization (percentage of request)", "utilization"
 	}
 	fail := func(err error) error { return fmt.Errorf("failed to get %s %s: %w", name, verb, err) }
 	samples, err := m.metrics.resource(ctx, m.Namespace, m.selector, name, container)
@@ -225,6 +233,9 @@ func (m *measurement) byPods(
 	ratio, value, err := ratioOf(values, requests, target)
 	if err != nil {
 		return 0, nil, err
+	}
+	if name == corev1.ResourceMemory {
+		value.AverageValue.Format = resource.BinarySI
 	}
 	pending := len(unready) > 0 && ratio > 1
 	if !pending && len(missing) == 0 {

@@ -155,7 +155,7 @@ func TestMeasure(t *testing.T) {
 	}{
 		"utilization of a container": {
 			ofContainer(target{AverageUtilization: new(int32(50))}), 6,
-			"cpu resource utilization (percentage of request)",
+			"cpu container resource utilization (percentage of request)",
 			value{AverageValue: quantity("150m"), AverageUtilization: new(int32(150))},
 		},
 		"usage of a container": {
@@ -167,19 +167,19 @@ func TestMeasure(t *testing.T) {
 			value{AverageValue: quantity("20")},
 		},
 		"object": {
-			ofService(target{Value: quantity("2")}), 7, "object metric hits",
+			ofService(target{Value: quantity("2")}), 7, "Service metric hits",
 			value{Value: quantity("7")},
 		},
 		"object per pod": {
-			ofService(target{AverageValue: quantity("2")}), 4, "object metric hits",
+			ofService(target{AverageValue: quantity("2")}), 4, "external metric hits(nil)",
 			value{AverageValue: quantity("3500m")},
 		},
 		"external": {
-			external(target{Value: quantity("3")}), 6, "external metric hits",
+			external(target{Value: quantity("3")}), 6, "external metric hits(nil)",
 			value{Value: quantity("9")},
 		},
 		"external, near enough": {
-			external(target{AverageValue: quantity("4400m")}), 2, "external metric hits",
+			external(target{AverageValue: quantity("4400m")}), 2, "external metric hits(nil)",
 			value{AverageValue: quantity("4500m")},
 		},
 	} {

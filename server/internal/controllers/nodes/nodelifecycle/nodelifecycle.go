@@ -154,19 +154,36 @@ func (c *controller) nodeGone(n *corev1.Node) {
 	c.event(n, "RemovingNode", "Node %s event: Removing Node %s from Controller", n.Name, n.Name)
 }
 
-// leaseSeen notes a sign of life. There are many, so the node is not looked at each time.
-func (c *controller) leaseSeen(l *coordinationv1.Lease) {
+// leaseSeen notes a sign of life, and reports whether it is one. There are many, so the node is not
+// looked at each time.
+func (c *controller) leaseSeen(l *coordinationv1.Lease) bool {
 	if l.Namespace != corev1.NamespaceNodeLease || l.Spec.RenewTime == nil {
-		return
+		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, known := c.heard[l.Name]
-	if known && !s.renewed.Equal(l.Spec.RenewTime.Time) {
-		s.renew(l)
-		s.at = time.Now()
-		c.heard[l.Name] = s
+	if !known || s.renewed.Equal(l.Spec.RenewTime.Time) {
+		return false
 	}
+	s.renew(l)
+	s.at = time.Now()
+	c.heard[l.Name] = s
+	return true
+}
+
+// alive asks the server whether a node has renewed its lease, because the informer of leases may be
+// behind. Then all nodes would seem to be silent.
+func (c *controller) alive(ctx context.Context, n *corev1.Node) (bool, error) {
+	if r := condition(n, corev1.NodeReady); r != nil && r.Status == corev1.ConditionUnknown {
+		return false, nil // it has been asked
+	}
+	l, err := c.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, n.Name,
+		metav1.GetOptions{})
+	if err != nil {
+		return false, loop.IgnoreNotFound(err)
+	}
+	return c.leaseSeen(l), nil
 }
 
 // podSeen looks at the node of a pod that says that it is ready, in case the node is not.
@@ -189,6 +206,15 @@ func (c *controller) sync(ctx context.Context, name string) (time.Duration, erro
 		return 0, loop.IgnoreNotFound(err)
 	}
 	wait := c.patience(n)
+	if wait <= 0 {
+		alive, err := c.alive(ctx, n)
+		if err != nil {
+			return 0, err
+		}
+		if alive {
+			wait = c.patience(n)
+		}
+	}
 	if wait > 0 {
 		wait += time.Millisecond
 	} else if n, err = c.markUnknown(ctx, n); err != nil {

@@ -17,13 +17,14 @@ import (
 // ClaimsName is the name of the loop in kube-controller-manager.
 const ClaimsName = "persistentvolumeclaim-protection-controller"
 
-// Claims is the loop that removes the finalizer from persistent volume claims that no pod uses.
+// Claims is the loop that removes the finalizer from persistent volume claims that no pod uses, and
+// says since when no pod has used the others.
 func Claims() loop.Loop {
 	return loop.Loop{
 		Name: ClaimsName, Alias: "pvc-protection",
-		Purpose: "keeps deleted PersistentVolumeClaims while pods use them",
+		Purpose: "keeps deleted PersistentVolumeClaims while pods use them, and says which are unused",
 		After:   []schema.GroupResource{corev1.Resource("persistentvolumeclaims")},
-		Begin: begin(func(c *loop.Controller) protection[*corev1.PersistentVolumeClaim] {
+		Begin: saysUnused(begin(func(c *loop.Controller) protection[*corev1.PersistentVolumeClaim] {
 			return protection[*corev1.PersistentVolumeClaim]{
 				resource:  corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
 				finalizer: "kubernetes.io/pvc-protection",
@@ -33,7 +34,7 @@ func Claims() loop.Loop {
 					return claimUsed(ctx, c.Client, claim)
 				},
 			}
-		}),
+		})),
 	}
 }
 
