@@ -91,8 +91,10 @@ func sections() []section {
 				{flags("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"), nil},
 				{flags("a library", "k8s.io/component-base/"), nil},
 				{declarations(
-					"k8s.io/kubernetes/cmd/kube-[acs]*/app/options", "k8s.io/kubernetes/pkg/kubeapiserver/options",
-					"k8s.io/kubernetes/pkg/controlplane/apiserver/options", "k8s.io/apiserver/pkg/server/options",
+					"k8s.io/kubernetes/cmd/kube-[acs]*/app/options",
+					"k8s.io/kubernetes/pkg/kubeapiserver/options",
+					"k8s.io/kubernetes/pkg/controlplane/apiserver/options",
+					"k8s.io/apiserver/pkg/server/options",
 				), byFolder},
 			},
 		},

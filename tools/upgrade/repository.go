@@ -13,8 +13,9 @@ import (
 // version of its libraries.
 func mentions(dir string, v version) ([]string, error) {
 	_, minor, _ := strings.Cut(v.minor(), ".")
-	return grep(dir, "-E", fmt.Sprintf(`(^|[^0-9.])(1\.%s($|[^0-9])|0\.%[1]s\.[0-9])`, minor), "--", ".",
-		":!*.sum", ":!*go.mod", ":!CHANGELOG.md", ":!*/testdata/*", ":!*zz_generated*")
+	pattern := fmt.Sprintf(`(^|[^0-9.])(1\.%s($|[^0-9])|0\.%[1]s\.[0-9])`, minor)
+	return grep(dir, "-E", pattern, "--", ".", ":!*.sum", ":!*go.mod", ":!CHANGELOG.md",
+		":!*/testdata/*", ":!*zz_generated*")
 }
 
 // unnamed returns the control loops of kube-controller-manager that neither

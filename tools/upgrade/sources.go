@@ -81,7 +81,8 @@ func (s sources) parseFile(module, path string) (*ast.File, error) {
 // program.
 func (s sources) folders(module, dir string, f func(dir string) error) error {
 	root := s[module]
-	return filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+	at := filepath.Join(root, dir)
+	return filepath.WalkDir(at, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}

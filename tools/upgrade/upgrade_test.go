@@ -49,6 +49,29 @@ require (
 	}
 }
 
+func TestSetVersion(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../server/globals.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "globals.go")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := setVersion(path, "v0.99.1"); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(changed), "\nconst KubernetesVersion = \"v1.99.1\"\n") ||
+		len(strings.Split(string(changed), "\n")) != len(strings.Split(string(text), "\n")) {
+		t.Errorf("%v\n%s", err, changed)
+	}
+	if err := setVersion("../../go.mod", "v0.99.1"); err == nil {
+		t.Error("a file without the constant is changed")
+	}
+}
+
 func TestRunRefusesOtherVersions(t *testing.T) {
 	t.Parallel()
 	for _, to := range []string{"", "latest", "1.38.0", "v1.38.0"} {
