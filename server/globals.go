@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -56,7 +57,7 @@ func (o *Options) withLog(ctx context.Context) context.Context {
 	return klog.NewContext(ctx, o.Log)
 }
 
-// KubernetesVersion is the version of Kubernetes whose API is served.
+// KubernetesVersion is the version of Kubernetes whose API is served: that of the libraries.
 const KubernetesVersion = "v1.37.2"
 
 const modulePath = "github.com/kinproc/kinproc"
@@ -84,23 +85,24 @@ type effectiveVersion struct {
 	basecompatibility.EffectiveVersion
 }
 
-// emulationFloor is the oldest version that --emulated-version could name; kube-apiserver allows
-// the three previous minor versions.
-const emulationFloor = "1.34"
+// emulated is how many minor versions before its own a kube-apiserver can emulate.
+const emulated = 3
 
 func newEffectiveVersion() effectiveVersion {
-	return effectiveVersion{basecompatibility.NewEffectiveVersionFromString(KubernetesVersion,
-		emulationFloor, emulationFloor)}
+	binary := utilversion.MustParse(KubernetesVersion)
+	floor := binary.SubtractMinor(emulated)
+	return effectiveVersion{basecompatibility.NewEffectiveVersion(binary, false, floor, floor)}
 }
 
 func (v effectiveVersion) Info() *version.Info {
+	library := v.EffectiveVersion.Info()
 	return &version.Info{
-		Major:                 "1",
-		Minor:                 "37",
-		EmulationMajor:        "1",
-		EmulationMinor:        "37",
-		MinCompatibilityMajor: "1",
-		MinCompatibilityMinor: "36",
+		Major:                 library.Major,
+		Minor:                 library.Minor,
+		EmulationMajor:        library.EmulationMajor,
+		EmulationMinor:        library.EmulationMinor,
+		MinCompatibilityMajor: library.MinCompatibilityMajor,
+		MinCompatibilityMinor: library.MinCompatibilityMinor,
 		GitVersion:            KubernetesVersion + "+kinproc",
 		GitTreeState:          "clean",
 		GoVersion:             runtime.Version(),

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/diff"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -32,6 +33,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	clientrest "k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
+	baseversion "k8s.io/component-base/version"
 	"sigs.k8s.io/randfill"
 
 	corev1 "k8s.io/api/core/v1"
@@ -356,11 +358,12 @@ var undeclared = []string{
 	"rbac.authorization.k8s.io/v1alpha1, Kind=RoleBinding",
 }
 
-// TestEveryKindIsDeclared checks that every type in k8s.io/api that was not removed before 1.38 is
-// declared.
+// TestEveryKindIsDeclared checks that every type in k8s.io/api that the version of the libraries
+// has not removed is declared.
 func TestEveryKindIsDeclared(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
+	libraries := utilversion.MustParse(baseversion.DefaultKubeBinaryVersion)
 	served := map[string]bool{}
 	for gv, resources := range b.resources {
 		for path, s := range resources {
@@ -376,7 +379,8 @@ func TestEveryKindIsDeclared(t *testing.T) {
 			continue
 		}
 		if v, ok := reflect.New(typ).Interface().(interface{ APILifecycleRemoved() (int, int) }); ok {
-			if major, minor := v.APILifecycleRemoved(); major == 1 && minor <= 37 {
+			major, minor := v.APILifecycleRemoved()
+			if !libraries.LessThan(utilversion.MajorMinor(uint(major), uint(minor))) {
 				continue
 			}
 		}
@@ -391,7 +395,8 @@ func TestEveryKindIsDeclared(t *testing.T) {
 func TestStorageVersions(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
-	version := basecompatibility.NewEffectiveVersionFromString("1.37", "1.34", "1.34")
+	version := basecompatibility.NewEffectiveVersionFromString(
+		baseversion.DefaultKubeBinaryVersion, "", "")
 	encoding := serverstorage.NewDefaultResourceEncodingConfigForEffectiveVersion(b.scheme, version)
 	b.eachKind(t,
 		func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, _ rest.Storage) {

@@ -70,5 +70,14 @@ func (v version) minor() string {
 	return strings.TrimPrefix(semver.MajorMinor(v.kubernetes()), "v")
 }
 
+// before returns the first patch of the minor version before.
+func (v version) before() version {
+	var minor int
+	if _, err := fmt.Sscanf(string(v), "v0.%d.", &minor); err != nil {
+		return v
+	}
+	return version(fmt.Sprintf("v0.%d.0", minor-1))
+}
+
 // compareMinor compares minor versions such as 1.9 and 1.37.
 func compareMinor(a, b string) int { return semver.Compare("v"+a, "v"+b) }

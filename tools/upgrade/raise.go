@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -36,8 +37,26 @@ func raise(w io.Writer, dir string, from, to version) error {
 			step(w, at, "go", "mod", "download")
 		}
 	}
+	if err := setVersion(filepath.Join(dir, "server", "globals.go"), to); err != nil {
+		return err
+	}
 	step(w, dir, "make", "generate")
 	return nil
+}
+
+var constant = regexp.MustCompile(`(?m)^const KubernetesVersion = "v[\d.]+"$`)
+
+// setVersion changes the constant KubernetesVersion in a file.
+func setVersion(path string, v version) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if len(constant.FindAll(text, -1)) != 1 {
+		return fmt.Errorf("%s has no constant KubernetesVersion of the expected form", path)
+	}
+	return os.WriteFile(path, constant.ReplaceAll(text,
+		fmt.Appendf(nil, "const KubernetesVersion = %q", v.kubernetes())), 0o644)
 }
 
 // step runs a command and shows what it says.

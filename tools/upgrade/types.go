@@ -3,19 +3,17 @@ package main
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"go/types"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"path"
 	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 )
 
-// A field is one of a struct of the API. Its tags are its "+k8s:" and "+featureGate" comments.
+// A field is one of a struct of the API. Its tags are its "+k8s:", "+featureGate" and "+default"
+// comments.
 type field struct {
 	name, typ string
 	tags      []string
@@ -27,29 +25,16 @@ func (s sources) walk(f func(structure string, tags []string, fields []field),
 	constant func(typ, value string),
 ) error {
 	for _, at := range []struct{ module, dir, prefix string }{
-		{"k8s.io/api", ".", ""},
+		{"k8s.io/api", "", ""},
 		{"k8s.io/apimachinery", "pkg/apis/meta/v1", "meta/v1"},
 		{"k8s.io/apiextensions-apiserver", "pkg/apis/apiextensions/v1", "apiextensions/v1"},
 		{"k8s.io/kube-aggregator", "pkg/apis/apiregistration/v1", "apiregistration/v1"},
 	} {
-		root := filepath.Join(s[at.module], at.dir)
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if !d.IsDir() {
-				return nil
-			}
-			if d.Name() == "testdata" || d.Name() == "testing" {
-				return filepath.SkipDir
-			}
-			below, err := filepath.Rel(root, path)
-			if err != nil {
-				return err
-			}
-			files, err := parseDir(path)
+		err := s.folders(at.module, at.dir, func(dir string) error {
+			below := path.Join(at.prefix, strings.TrimPrefix(dir, at.dir))
+			files, err := s.parse(at.module, dir)
 			for _, file := range files {
-				walkFile(filepath.ToSlash(filepath.Join(at.prefix, below)), file, f, constant)
+				walkFile(below, file, f, constant)
 			}
 			return err
 		})
@@ -115,36 +100,12 @@ func tagsOf(doc *ast.CommentGroup) []string {
 	var tags []string
 	for line := range strings.Lines(doc.Text()) {
 		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "+k8s:") || strings.HasPrefix(line, "+featureGate") {
+		if strings.HasPrefix(line, "+k8s:") || strings.HasPrefix(line, "+featureGate") ||
+			strings.HasPrefix(line, "+default=") {
 			tags = append(tags, line)
 		}
 	}
 	return tags
-}
-
-// parseDir parses the Go files of a folder that people have written, but no tests.
-func parseDir(dir string) ([]*ast.File, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var files []*ast.File
-	set := token.NewFileSet()
-	for _, e := range entries {
-		name := e.Name()
-		if e.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
-			strings.HasPrefix(name, "zz_generated") || strings.HasPrefix(name, "types_swagger") ||
-			name == "generated.pb.go" {
-			continue
-		}
-		file, err := parser.ParseFile(set, filepath.Join(dir, name), nil,
-			parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return nil, fmt.Errorf("parse %s: %w", name, err)
-		}
-		files = append(files, file)
-	}
-	return files, nil
 }
 
 // fields reads the fields of the API, with their types and the feature gates that they need.

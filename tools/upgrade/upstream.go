@@ -177,8 +177,8 @@ func existing(dir string) string {
 
 // declared returns what declares a name, or a type's method or field, in a declaration.
 func declared(decl ast.Decl, name []string) ast.Node {
+	withoutComments(decl)
 	if f, ok := decl.(*ast.FuncDecl); ok {
-		f.Doc = nil
 		switch {
 		case f.Recv == nil && len(name) == 1 && f.Name.Name == name[0]:
 			return f
@@ -191,7 +191,6 @@ func declared(decl ast.Decl, name []string) ast.Node {
 	for _, spec := range decl.(*ast.GenDecl).Specs {
 		switch spec := spec.(type) {
 		case *ast.ValueSpec:
-			spec.Doc, spec.Comment = nil, nil
 			if len(name) == 1 && slices.ContainsFunc(spec.Names,
 				func(id *ast.Ident) bool { return id.Name == name[0] }) {
 				return spec
@@ -200,7 +199,6 @@ func declared(decl ast.Decl, name []string) ast.Node {
 			if spec.Name.Name != name[0] {
 				continue
 			}
-			withoutComments(spec)
 			if len(name) == 1 {
 				return spec
 			}
@@ -212,12 +210,18 @@ func declared(decl ast.Decl, name []string) ast.Node {
 	return nil
 }
 
-func withoutComments(spec *ast.TypeSpec) {
-	ast.Inspect(spec, func(n ast.Node) bool {
+func withoutComments(node ast.Node) {
+	ast.Inspect(node, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.FuncDecl:
+			n.Doc = nil
+		case *ast.GenDecl:
+			n.Doc = nil
 		case *ast.Field:
 			n.Doc, n.Comment = nil, nil
 		case *ast.TypeSpec:
+			n.Doc, n.Comment = nil, nil
+		case *ast.ValueSpec:
 			n.Doc, n.Comment = nil, nil
 		}
 		return true

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/version"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/admission"
@@ -40,7 +41,8 @@ func (g pluginInitializer) Initialize(p apiadmission.Interface) {
 		w.SetExternalKubeClientSet(g.client)
 	}
 	if w, ok := p.(initializer.WantsEffectiveVersion); ok {
-		w.InspectEffectiveVersion(compatibility.NewEffectiveVersionFromString("1.37", "", ""))
+		w.InspectEffectiveVersion(compatibility.NewEffectiveVersionFromString(
+			version.DefaultKubeBinaryVersion, "", ""))
 	}
 }
 

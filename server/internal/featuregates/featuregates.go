@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/version"
 
 	"github.com/kinproc/kinproc/server/internal/nearest"
 )
@@ -95,7 +96,8 @@ func (r Registered) check(name string, want bool) error {
 	}
 	switch {
 	case known.value.locked() && known.value.on() != want:
-		return cannot(fmt.Sprintf("it is always %t in Kubernetes 1.37", known.value.on()))
+		return cannot(fmt.Sprintf("it is always %t in Kubernetes %s", known.value.on(),
+			version.DefaultKubeBinaryVersion))
 	case known.here == always && !want, known.here == never && want:
 		return cannot(known.why)
 	case known.here == client && known.value.on() != want:
