@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -144,14 +145,14 @@ func (r *run) watch(ctx context.Context, watches ...loop.Watch) error {
 // prepare starts the informers that are needed for the first time.
 func (r *run) prepare(ctx context.Context, p *queued) error {
 	r.mu.Lock()
-	claims, selecting := len(p.claims) > 0, p.selectsNamespaces() || r.cluster.selecting > 0
+	claims, selecting := len(p.claims)+len(p.inline) > 0, p.selectsNamespaces() || r.cluster.selecting > 0
 	r.mu.Unlock()
 	if claims && r.volumes == nil {
 		if err := r.watchVolumes(ctx); err != nil {
 			return err
 		}
 	}
-	if len(p.Spec.ResourceClaims) > 0 && r.devices == nil {
+	if len(p.Spec.ResourceClaims)+len(p.extended) > 0 && r.devices == nil {
 		if err := r.watchDevices(ctx); err != nil {
 			return err
 		}
@@ -173,6 +174,10 @@ func (r *run) watchVolumes(ctx context.Context) error {
 		r.notify(r.Informer(&corev1.PersistentVolumeClaim{}), volumesChanged),
 		r.notify(r.Informer(&corev1.PersistentVolume{}), volumesChanged),
 		r.notify(r.Informer(&storagev1.StorageClass{}), volumesChanged),
+		r.notify(r.Informer(&storagev1.CSIDriver{}), volumesChanged),
+		r.notify(r.Informer(&storagev1.CSINode{}), volumesChanged),
+		r.notify(r.Informer(&storagev1.CSIStorageCapacity{}), volumesChanged),
+		r.notify(r.Informer(&storagev1.VolumeAttachment{}), volumesChanged),
 	); err != nil {
 		return err
 	}
@@ -182,6 +187,11 @@ func (r *run) watchVolumes(ctx context.Context) error {
 		claims:  corelisters.NewPersistentVolumeClaimLister(r.Indexer(&corev1.PersistentVolumeClaim{})),
 		volumes: corelisters.NewPersistentVolumeLister(r.Indexer(&corev1.PersistentVolume{})),
 		classes: storagelisters.NewStorageClassLister(r.Indexer(&storagev1.StorageClass{})),
+		drivers: storagelisters.NewCSIDriverLister(r.Indexer(&storagev1.CSIDriver{})),
+		nodes:   storagelisters.NewCSINodeLister(r.Indexer(&storagev1.CSINode{})),
+		capacities: storagelisters.NewCSIStorageCapacityLister(
+			r.Indexer(&storagev1.CSIStorageCapacity{})),
+		attachments: storagelisters.NewVolumeAttachmentLister(r.Indexer(&storagev1.VolumeAttachment{})),
 	}
 	return nil
 }
@@ -213,8 +223,8 @@ func (r *run) schedule(ctx context.Context, p *queued) error {
 	if err := r.prepare(ctx, p); err != nil {
 		return err
 	}
-	nodes, err := r.decide(ctx, p, nil)
-	if len(nodes) > 0 {
+	questions, err := r.decide(ctx, p, nil)
+	if len(questions) > 0 {
 		r.allocations.Go(func() { r.allocate(ctx, p) })
 	}
 	return err
@@ -222,7 +232,7 @@ func (r *run) schedule(ctx context.Context, p *queued) error {
 
 // decide decides about a pod and makes the requests that follow from that, unless the allocator of
 // devices must be asked about some nodes before.
-func (r *run) decide(ctx context.Context, p *queued, s *search) ([]*corev1.Node, error) {
+func (r *run) decide(ctx context.Context, p *queued, s *search) ([]question, error) {
 	d := r.try(ctx, p, s)
 	if d.budgets {
 		if err := r.watchBudgets(ctx); err != nil {
@@ -244,7 +254,7 @@ type decision struct {
 	follow func() // makes the requests that follow; may be nil
 	// To decide, the disruption budgets must be known, or the allocator asked about some nodes.
 	budgets bool
-	ask     []*corev1.Node
+	ask     []question
 }
 
 // try decides about a pod.
@@ -257,13 +267,13 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 	start := time.Now()
 	defer func() { p.took = time.Since(start) }()
 	info := p.pod
-	if p.invalid != nil {
-		f := &failure{nodes: len(r.cluster.order), whole: p.invalid.Error()}
-		return decision{follow: func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }}
-	}
-	if r.devices != nil && r.devices.allocating(info) {
+	if len(p.Spec.ResourceClaims) > 0 && r.devices.awaits(info) {
 		r.queue.failed(p, devicesChanged)
 		return decision{}
+	}
+	if p.invalid != nil {
+		f := &failure{nodes: len(r.cluster.order), whole: p.invalid.Error()}
+		return decision{follow: func() { r.report(ctx, p, info, f, f.Error(), nil) }}
 	}
 	a := r.attempt(info, &p.wishes)
 	a.search = s
@@ -277,9 +287,9 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 		return decision{follow: func() { r.bindVolumes(ctx, p, info, n.name, chosen) }}
 	}
 	if n != nil {
-		if len(a.prepared.devices.open) > 0 && r.devices.outdated(s, s.answers[n.name].results) {
+		if s != nil && r.devices.outdated(s, s.answers[n.name].results) {
 			*s = search{claims: s.claims}
-			return decision{ask: []*corev1.Node{n.Node}}
+			return decision{ask: []question{a.question(n)}}
 		}
 		reserved := a.reservations(n)
 		for _, reservation := range reserved {
@@ -287,14 +297,23 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 				r.devices.allocated[reservation.claim.UID] = reservation.allocation
 			}
 		}
+		if a.awaitsConditions(reserved) {
+			r.cluster.nominate(info, n.name)
+			return decision{follow: func() { r.awaitConditions(ctx, p, info, n.name, reserved) }}
+		}
 		r.cluster.put(info, n.name, true)
 		return decision{follow: func() { r.bind(ctx, p, info, n.name, reserved) }}
 	}
 	if p.slow = s != nil && s.timedOut; p.slow {
 		p.tried = time.Now()
 	}
-	if f.nodes == 0 {
-		return decision{follow: func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }}
+	if f.nodes == 0 || f.err != nil {
+		return decision{follow: func() { r.report(ctx, p, info, f, f.Error(), nil) }}
+	}
+	if f.early {
+		// The first plugin of kube-scheduler that is asked for help is that for claims of devices. It
+		// has not prepared anything, says that this was "not found", and no other plugin is asked.
+		return decision{follow: func() { r.report(ctx, p, info, f, f.Error()+" not found", nil) }}
 	}
 	message := a.ineligible(f)
 	eligible := message == ""
@@ -317,7 +336,9 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 					r.failed(ctx, p, info, err)
 					return
 				}
-				r.report(ctx, p, info, f.Error(), f.helps, &chosen.node.name)
+				r.report(ctx, p, info, f, fmt.Sprintf(
+					"%s preemption: found a potential placement for pod on node %s, preempting %d victims",
+					f.Error(), chosen.node.name, len(chosen.victims)), &chosen.node.name)
 			}}
 		}
 		message = why
@@ -329,8 +350,31 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 		r.cluster.unnominate(info.Pod)
 		nominated = new(string)
 	}
-	full := f.Error() + " no new claims to deallocate, preemption: " + message
-	return decision{follow: func() { r.report(ctx, p, info, full, f.helps, nominated) }}
+	text := f.Error()
+	useless := a.deallocation()
+	if useless != nil {
+		text += " deallocation of ResourceClaim completed,"
+	}
+	stale := a.prepared.devices.stale
+	if stale != nil {
+		text += " deletion of ResourceClaim completed,"
+	}
+	text += " preemption: " + message
+	return decision{follow: func() {
+		if useless != nil {
+			if err := r.deallocate(ctx, useless); err != nil {
+				r.failed(ctx, p, info, err)
+				return
+			}
+		}
+		if stale != nil {
+			if err := r.removeExtended(ctx, stale); err != nil {
+				r.failed(ctx, p, info, err)
+				return
+			}
+		}
+		r.report(ctx, p, info, f, text, nominated)
+	}}
 }
 
 func (r *run) attempt(p *pod, w *wishes) *attempt {
