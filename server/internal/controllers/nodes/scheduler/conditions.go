@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,19 +17,9 @@ import (
 // bindingLimit is how long a pod waits for the conditions of the devices that it has got.
 const bindingLimit = 10 * time.Minute
 
-// readiness says whether a pod that has devices can be bound.
-type readiness int
-
-const (
-	devicesReady readiness = iota
-	devicesPending
-	devicesFailed
-)
-
-// conditionsOf returns whether the devices of an allocated claim have the conditions without which
-// no pod may be bound to the node (KEP-5007).
-func conditionsOf(c *resourcev1.ResourceClaim) readiness {
-	state := devicesReady
+// lacksConditions reports whether devices of an allocated claim do not have the conditions without
+// which no pod may be bound to the node (KEP-5007), and if they will never have them, why.
+func lacksConditions(c *resourcev1.ResourceClaim) (lacks bool, never error) {
 	for _, result := range c.Status.Allocation.Devices.Results {
 		if len(result.BindingConditions) == 0 {
 			continue
@@ -40,21 +31,38 @@ func conditionsOf(c *resourcev1.ResourceClaim) readiness {
 				conditions = d.Conditions
 			}
 		}
-		isTrue := func(kind string) bool { return meta.IsStatusConditionTrue(conditions, kind) }
-		if slices.ContainsFunc(result.BindingFailureConditions, isTrue) {
-			return devicesFailed
+		for _, kind := range result.BindingFailureConditions {
+			if meta.IsStatusConditionTrue(conditions, kind) {
+				why := meta.FindStatusCondition(conditions, kind)
+				return true, fmt.Errorf("device binding failed: claim=%s, reason=%s, message=%q",
+					c.Name, why.Reason, why.Message)
+			}
 		}
 		for _, kind := range result.BindingConditions {
-			if !isTrue(kind) {
-				state = devicesPending
+			if !meta.IsStatusConditionTrue(conditions, kind) {
+				lacks = true
 			}
 		}
 	}
-	if at := c.Status.Allocation.AllocationTimestamp; state == devicesPending && at != nil &&
+	if at := c.Status.Allocation.AllocationTimestamp; lacks && at != nil &&
 		time.Since(at.Time) > bindingLimit {
-		return devicesFailed
+		return true, fmt.Errorf("device binding timeout: claim=%s", c.Name)
 	}
-	return state
+	return lacks, nil
+}
+
+// neverReady returns why a pod that waits for conditions of devices of its claims waits in vain.
+func (d *devices) neverReady(p *pod) error {
+	claims, _ := d.claimsOf(p)
+	for _, c := range claims {
+		if c.Status.Allocation == nil {
+			continue
+		}
+		if _, err := lacksConditions(c); err != nil {
+			return fmt.Errorf("running PreBind plugin %q: %w", "DynamicResources", err)
+		}
+	}
+	return nil
 }
 
 func hasConditions(allocation *resourcev1.AllocationResult) bool {
@@ -66,7 +74,8 @@ func hasConditions(allocation *resourcev1.AllocationResult) bool {
 // conditions.
 func (a *attempt) awaitsConditions(reserved []reservation) bool {
 	return slices.ContainsFunc(a.prepared.devices.allocated, func(c *resourcev1.ResourceClaim) bool {
-		return conditionsOf(c) == devicesPending
+		lacks, _ := lacksConditions(c)
+		return lacks
 	}) || slices.ContainsFunc(reserved, func(one reservation) bool {
 		return one.allocation != nil && hasConditions(one.allocation)
 	})
@@ -87,5 +96,6 @@ func (r *run) awaitConditions(
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	p.binding = true
 	r.queue.failed(p, devicesChanged|nodeChanged)
 }

@@ -332,7 +332,7 @@ func (a *attempt) filterDevices(n *node) verdict {
 		return final("cannot schedule extended resource claim")
 	}
 	for _, c := range found.allocated {
-		if !allocatedFor(c, n) || conditionsOf(c) == devicesFailed {
+		if _, never := lacksConditions(c); never != nil || !allocatedFor(c, n) {
 			available = false
 			if !slices.Contains(found.useless, c) {
 				found.useless = append(found.useless, c)
@@ -465,7 +465,7 @@ func (r *run) reserve(ctx context.Context, p *pod, list []reservation) error {
 				delete(r.devices.allocated, other.claim.UID)
 			}
 			r.queue.happenedToAll(devicesChanged, nil)
-			return fmt.Errorf("reserve claim %s/%s: %w", p.Namespace, list[i].claim.Name, err)
+			return fmt.Errorf("running PreBind plugin %q: %w", "DynamicResources", err)
 		}
 	}
 	return nil
@@ -489,12 +489,14 @@ func (r *run) reserveOne(ctx context.Context, p *pod, reserved *reservation) err
 		}
 	}
 	claims, c := r.Client.ResourceV1().ResourceClaims(p.Namespace), reserved.claim.DeepCopy()
+	change := "reservation"
 	if reserved.allocation != nil {
+		change = "allocation and reservation"
 		if !slices.Contains(c.Finalizers, resourcev1.Finalizer) {
 			c.Finalizers = append(c.Finalizers, resourcev1.Finalizer)
 			var err error
 			if c, err = claims.Update(ctx, c, metav1.UpdateOptions{}); err != nil {
-				return err
+				return fmt.Errorf("add finalizer to claim %s/%s: %w", p.Namespace, reserved.claim.Name, err)
 			}
 		}
 		c.Status.Allocation = reserved.allocation.DeepCopy()
@@ -506,8 +508,11 @@ func (r *run) reserveOne(ctx context.Context, p *pod, reserved *reservation) err
 		Resource: "pods", Name: p.Name, UID: p.UID,
 	})
 	_, err := claims.UpdateStatus(ctx, c, metav1.UpdateOptions{})
-	if err != nil || reserved.mappings == nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("add %s to claim %s/%s: %w", change, p.Namespace, c.Name, err)
+	}
+	if reserved.mappings == nil {
+		return nil
 	}
 	return r.patchStatus(ctx, p.Pod, map[string]any{
 		"extendedResourceClaimStatus": corev1.PodExtendedResourceClaimStatus{

@@ -194,7 +194,8 @@ func (r *run) createExtended(ctx context.Context, reserved *reservation) error {
 	created, err := r.Client.ResourceV1().ResourceClaims(c.Namespace).Create(ctx, c,
 		metav1.CreateOptions{})
 	if err != nil {
-		return err
+		return fmt.Errorf("create claim for extended resources of pod %s/%s: %w", c.Namespace,
+			c.OwnerReferences[0].Name, err)
 	}
 	reserved.claim = created
 	r.mu.Lock()

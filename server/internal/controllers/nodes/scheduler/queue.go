@@ -60,6 +60,8 @@ type queued struct {
 	// so now.
 	slow bool
 	stop func()
+	// binding is set while devices that the pod has got are awaited.
+	binding bool
 }
 
 func newQueue(after func(time.Duration, func()) *time.Timer) *queue {

@@ -271,6 +271,12 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 		r.queue.failed(p, devicesChanged)
 		return decision{}
 	}
+	if p.binding {
+		if err := r.devices.neverReady(info); err != nil {
+			p.binding = false
+			return decision{follow: func() { r.failed(ctx, p, info, err) }}
+		}
+	}
 	if p.invalid != nil {
 		f := &failure{nodes: len(r.cluster.order), whole: p.invalid.Error()}
 		return decision{follow: func() { r.report(ctx, p, info, f, f.Error(), nil) }}
