@@ -88,6 +88,7 @@ func (r *run) awaitConditions(
 	if len(reserved) > 0 {
 		r.tellNode(ctx, info, node)
 		if err := r.reserve(ctx, info, reserved); err != nil {
+			r.tellNode(ctx, info, "")
 			r.failed(ctx, p, info, errors.Join(err, r.unreserve(ctx, reserved)))
 			return
 		}

@@ -194,8 +194,7 @@ func (r *run) createExtended(ctx context.Context, reserved *reservation) error {
 	created, err := r.Client.ResourceV1().ResourceClaims(c.Namespace).Create(ctx, c,
 		metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("create claim for extended resources of pod %s/%s: %w", c.Namespace,
-			c.OwnerReferences[0].Name, err)
+		return fmt.Errorf("create claim for extended resources %s/: %w", c.Namespace, err)
 	}
 	reserved.claim = created
 	r.mu.Lock()

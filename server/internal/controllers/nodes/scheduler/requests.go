@@ -42,21 +42,25 @@ func (r *run) bindNode(ctx context.Context, info *pod, node string) error {
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("bind pod %s to node %s: %w", info.key(), node, err)
+		return fmt.Errorf("running Bind plugin %q: %w", "DefaultBinder", err)
 	}
 	return nil
 }
 
 // failed handles an error about a pod. The pod is tried again.
 func (r *run) failed(ctx context.Context, p *queued, info *pod, err error) {
+	told := false
 	// If the pod was changed or deleted, there will be an event. After a conflict about something
 	// else, the next attempt sees the change.
 	if ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		utilruntime.HandleErrorWithContext(ctx, err, "Scheduling a pod failed, trying again")
+		utilruntime.HandleErrorWithContext(ctx, err, "Scheduling a pod failed, trying again",
+			"pod", info.key())
 		r.tell(ctx, info, corev1.PodReasonSchedulerError, err.Error(), nil)
+		told = true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	p.erred = told
 	if p.state == trying {
 		p.seen |= podChanged
 		r.queue.failed(p, podChanged)
@@ -74,6 +78,7 @@ func (r *run) report(
 	r.tell(ctx, info, reason, message, nominated)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	p.erred = false
 	r.queue.failed(p, f.helps)
 }
 
@@ -107,9 +112,10 @@ func (r *run) tell(ctx context.Context, p *pod, reason, message string, nominate
 	}
 }
 
-// tellNode sets the node on which a pod is going to be once something else has been done.
+// tellNode sets the node on which a pod is going to be once something else has been done, or none
+// if that has failed.
 func (r *run) tellNode(ctx context.Context, p *pod, node string) {
-	if p.Status.NominatedNodeName != node {
+	if node == "" || p.Status.NominatedNodeName != node {
 		_ = r.patchStatus(ctx, p.Pod, map[string]any{"nominatedNodeName": node}) // reports errors
 	}
 }
@@ -181,7 +187,8 @@ func (r *run) bindVolumes(
 	r.tellNode(ctx, info, node)
 	for _, b := range chosen {
 		if err := r.bindVolume(ctx, b, node); err != nil {
-			r.failed(ctx, p, info, err)
+			r.tellNode(ctx, info, "")
+			r.failed(ctx, p, info, fmt.Errorf("running PreBind plugin %q: %w", "VolumeBinding", err))
 			return
 		}
 	}
@@ -196,10 +203,7 @@ func (r *run) bindVolume(ctx context.Context, b binding, node string) error {
 		if err == nil && changed {
 			_, err = r.Client.CoreV1().PersistentVolumes().Update(ctx, bound, metav1.UpdateOptions{})
 		}
-		if err != nil {
-			return fmt.Errorf("bind volume %s: %w", b.volume.Name, err)
-		}
-		return nil
+		return err
 	}
 	if b.claim.Annotations[volume.AnnSelectedNode] == node {
 		return nil
@@ -208,8 +212,5 @@ func (r *run) bindVolume(ctx context.Context, b binding, node string) error {
 	metav1.SetMetaDataAnnotation(&c.ObjectMeta, volume.AnnSelectedNode, node)
 	_, err := r.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Update(ctx, c,
 		metav1.UpdateOptions{})
-	if err != nil {
-		return fmt.Errorf("select the node of claim %s/%s: %w", c.Namespace, c.Name, err)
-	}
-	return nil
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
@@ -339,8 +340,11 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 			cleared := r.makeRoom(info, chosen)
 			return decision{follow: func() {
 				if err := r.evict(ctx, info, chosen, cleared); err != nil {
-					r.failed(ctx, p, info, err)
-					return
+					utilruntime.HandleErrorWithContext(ctx, err, "Preempting pods failed, trying again",
+						"pod", info.key())
+					r.mu.Lock()
+					p.seen |= podChanged
+					r.mu.Unlock()
 				}
 				r.report(ctx, p, info, f, fmt.Sprintf(
 					"%s preemption: found a potential placement for pod on node %s, preempting %d victims",
