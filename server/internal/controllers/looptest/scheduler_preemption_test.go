@@ -147,6 +147,33 @@ func TestSchedulerPreemptionFails(t *testing.T) {
 	}
 }
 
+// TestSchedulerPreemptsLeaving has two pods that want the room of one that takes its time.
+func TestSchedulerPreemptsLeaving(t *testing.T) {
+	t.Parallel()
+	c := schedulerConnect(t, scheduler.Name)
+	c.priority("high", 1000, corev1.PreemptLowerPriority)
+	c.priority("higher", 2000, corev1.PreemptLowerPriority)
+	c.node("node", "1")
+	c.pod("victim", "1", func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = new(int64(600))
+	})
+	c.on("victim")
+	const message = "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential " +
+		"placement for pod on node node, preempting 1 victims"
+	c.pod("first", "1", schedulerOfClass("high"))
+	c.refused("first", message)
+	c.pod("second", "1", schedulerOfClass("higher"))
+	c.refused("second", message)
+	// There was nobody else to preempt, so that the first one need not look elsewhere.
+	first := c.await("first", "there", func(*corev1.Pod) bool { return true })
+	if first.Status.NominatedNodeName != "node" ||
+		podCondition(first, corev1.PodScheduled).Message != message {
+		t.Errorf("the first pod has the status %+v", first.Status)
+	}
+	c.delete("victim")
+	c.on("second")
+}
+
 // TestSchedulerPriority lets pods of two priorities wait for the same room.
 func TestSchedulerPriority(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -394,10 +395,14 @@ func (r *run) attempt(p *pod, w *wishes) *attempt {
 	}
 }
 
-// makeRoom keeps the room on a node for a pod. It returns the pods for which it was kept before.
+// makeRoom keeps the room on a node for a pod. It returns the pods for which it was kept before, if
+// there is another victim than those that are leaving for them.
 func (r *run) makeRoom(p *pod, chosen *preemption) (cleared []*pod) {
+	more := slices.ContainsFunc(chosen.victims, func(v *placed) bool {
+		return v.DeletionTimestamp == nil
+	})
 	for _, other := range r.cluster.nominated[chosen.node.name] {
-		if other.priority < p.priority {
+		if more && other.priority < p.priority {
 			cleared = append(cleared, other)
 		}
 	}
