@@ -181,7 +181,9 @@ func TestSchedulerDeviceTaintRules(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "rule"},
 		Spec: resourcev1.DeviceTaintRuleSpec{
 			DeviceSelector: &resourcev1.DeviceTaintSelector{Device: new("a")},
-			Taint:          resourcev1.DeviceTaint{Key: "k", Effect: resourcev1.DeviceTaintEffectNoSchedule},
+			Taint: resourcev1.DeviceTaint{
+				Key: "k", Effect: resourcev1.DeviceTaintEffectNoSchedule,
+			},
 		},
 	}, metav1.CreateOptions{}))(t)
 	c.slice("one", "a", "b")
@@ -253,9 +255,10 @@ func TestSchedulerFullClaim(t *testing.T) {
 	}
 	c.patchClaim("claim", `{"reservedFor":[`+strings.Join(others, ",")+`]}`)
 	c.pod("second", "1", schedulerNeeding("claim"))
-	c.refusedAs("second", corev1.PodReasonSchedulerError, `running PreBind plugin "DynamicResources": `+
-		`add reservation to claim default/claim: ResourceClaim.resource.k8s.io "claim" is invalid: `+
-		"status.reservedFor: Too many: 257: must have at most 256 items")
+	c.refusedAs("second", corev1.PodReasonSchedulerError,
+		`running PreBind plugin "DynamicResources": `+
+			`add reservation to claim default/claim: ResourceClaim.resource.k8s.io "claim" is invalid: `+
+			"status.reservedFor: Too many: 257: must have at most 256 items")
 	c.patchClaim("claim", `{"reservedFor":null}`)
 	c.on("second")
 }

@@ -81,7 +81,7 @@ func (a *attempt) awaitsConditions(reserved []reservation) bool {
 	})
 }
 
-// awaitConditions reserves claims for a pod and lets the pod wait for the conditions of the devices.
+// awaitConditions reserves claims for a pod and lets it wait for the conditions of the devices.
 func (r *run) awaitConditions(
 	ctx context.Context, p *queued, info *pod, node string, reserved []reservation,
 ) {

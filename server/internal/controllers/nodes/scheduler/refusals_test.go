@@ -27,7 +27,7 @@ type refusal struct {
 	preempt string // after "preemption: "; empty if kube-scheduler said "not found" instead
 }
 
-// TestRefusals has what kube-scheduler was seen to say. Its message begins with the number of nodes.
+// TestRefusals has what kube-scheduler 1.37.2 was seen to say.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const (
@@ -44,9 +44,8 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	gce := func(readOnly bool) func(*corev1.Pod) {
-		return refusalVolume(corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{
-			PDName: "d", ReadOnly: readOnly,
-		}})
+		disk := &corev1.GCEPersistentDiskVolumeSource{PDName: "d", ReadOnly: readOnly}
+		return refusalVolume(corev1.VolumeSource{GCEPersistentDisk: disk})
 	}
 	rbd := func(monitors ...string) func(*corev1.Pod) {
 		return refusalVolume(corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{
@@ -61,9 +60,8 @@ func TestRefusals(t *testing.T) {
 	uses := func(claims ...string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			for _, c := range claims {
-				refusalVolume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
-					ClaimName: c,
-				}})(p)
+				source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c}
+				refusalVolume(corev1.VolumeSource{PersistentVolumeClaim: source})(p)
 			}
 		}
 	}

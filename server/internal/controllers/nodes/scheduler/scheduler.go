@@ -147,7 +147,8 @@ func (r *run) watch(ctx context.Context, watches ...loop.Watch) error {
 // prepare starts the informers that are needed for the first time.
 func (r *run) prepare(ctx context.Context, p *queued) error {
 	r.mu.Lock()
-	claims, selecting := len(p.claims)+len(p.inline) > 0, p.selectsNamespaces() || r.cluster.selecting > 0
+	claims := len(p.claims)+len(p.inline) > 0
+	selecting := p.selectsNamespaces() || r.cluster.selecting > 0
 	r.mu.Unlock()
 	if claims && r.volumes == nil {
 		if err := r.watchVolumes(ctx); err != nil {

@@ -91,9 +91,8 @@ func TestScoresOfVolumes(t *testing.T) {
 	}
 	p := refusalPod(func(p *corev1.Pod) {
 		for _, c := range []string{"c", "d"} {
-			refusalVolume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
-				ClaimName: c,
-			}})(p)
+			source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c}
+			refusalVolume(corev1.VolumeSource{PersistentVolumeClaim: source})(p)
 		}
 	})
 	a, order := scoredNodes(t, refusal{pod: p, nodes: nodes, objects: objects})
