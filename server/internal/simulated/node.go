@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/component-helpers/nodedeclaredfeatures/features/restartallcontainers"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
@@ -128,6 +129,7 @@ func (n *Nodes) newNode(node *node) *corev1.Node {
 		},
 		Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}},
 	}
+	created.Status.DeclaredFeatures = []string{restartallcontainers.Feature.Name()}
 	node.kind.setKind(created)
 	n.setStatus(created, node)
 	return created

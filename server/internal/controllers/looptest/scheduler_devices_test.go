@@ -3,6 +3,7 @@ package looptest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,14 +90,15 @@ func schedulerNeeding(claim string) func(*corev1.Pod) {
 func TestSchedulerDevices(t *testing.T) {
 	t.Parallel()
 	c := schedulerConnect(t, scheduler.Name, resourceclaims.Name)
-	const unhelpful = " no new claims to deallocate, preemption: 0/2 nodes are available: " +
+	const unhelpful = " preemption: 0/2 nodes are available: " +
 		"2 Preemption is not helpful for scheduling."
 	c.node("one", "4")
 	c.node("two", "4")
 
 	// Several pods share a claim.
 	c.pod("absent", "1", schedulerNeeding("shared"))
-	c.refused("absent", `0/2 nodes are available: resourceclaim "shared" not found.`+unhelpful)
+	c.pod("later", "100")
+	c.refused("later", "0/2 nodes are available: 2 Insufficient cpu."+unhelpful)
 	c.deviceClaim("shared", schedulerRequest("gpus"))
 	c.refused("absent", "0/2 nodes are available: request gpu: device class gpus does not exist."+
 		unhelpful)
@@ -112,6 +114,15 @@ func TestSchedulerDevices(t *testing.T) {
 		}
 	}
 	taken := c.allocated("shared", 4)
+	// Until its claim was there, the pod was told nothing.
+	c.event("absent", "Scheduled", "Successfully assigned default/absent to two")
+	events := workloadtest.Must(c.EventsV1().Events("default").List(t.Context(),
+		metav1.ListOptions{FieldSelector: "reason=FailedScheduling"}))(t)
+	for _, e := range events.Items {
+		if strings.Contains(e.Note, "not found") {
+			t.Errorf("there is an event about %s: %s", e.Regarding.Name, e.Note)
+		}
+	}
 
 	// A selector that suits no free device, and one that suits the other device.
 	c.deviceClaim("taken", schedulerRequest("gpus",

@@ -66,14 +66,15 @@ func TestSchedulerPreemption(t *testing.T) {
 	}
 
 	c.pod("waits", "2", schedulerOfClass("patient"))
-	c.refused("waits", "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, "+
+	c.refused("waits", "0/2 nodes are available: 2 Insufficient cpu. "+
 		"preemption: not eligible due to preemptionPolicy=Never.")
 	preemptor := c.pod("preemptor", "2", schedulerOfClass("high"), func(p *corev1.Pod) {
 		p.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	})
 	c.await("preemptor", "nominated", func(p *corev1.Pod) bool {
 		return p.Status.NominatedNodeName == "other" &&
-			podCondition(p, corev1.PodScheduled).Message == "0/2 nodes are available: 2 Insufficient cpu."
+			podCondition(p, corev1.PodScheduled).Message == "0/2 nodes are available: 2 Insufficient cpu. "+
+				"preemption: found a potential placement for pod on node other, preempting 1 victims"
 	})
 	victim := c.await("large", "preempted", func(p *corev1.Pod) bool {
 		return p.DeletionTimestamp != nil
@@ -89,7 +90,7 @@ func TestSchedulerPreemption(t *testing.T) {
 	if got := c.on("preemptor"); got != "other" {
 		t.Errorf("the preemptor is on %s", got)
 	}
-	c.refused("waits", "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, "+
+	c.refused("waits", "0/2 nodes are available: 2 Insufficient cpu. "+
 		"preemption: not eligible due to preemptionPolicy=Never.")
 	for _, name := range []string{"kept", "small"} {
 		p := c.await(name, "there", func(*corev1.Pod) bool { return true })
@@ -146,6 +147,33 @@ func TestSchedulerPreemptionFails(t *testing.T) {
 	}
 }
 
+// TestSchedulerPreemptsLeaving has two pods that want the room of one that takes its time.
+func TestSchedulerPreemptsLeaving(t *testing.T) {
+	t.Parallel()
+	c := schedulerConnect(t, scheduler.Name)
+	c.priority("high", 1000, corev1.PreemptLowerPriority)
+	c.priority("higher", 2000, corev1.PreemptLowerPriority)
+	c.node("node", "1")
+	c.pod("victim", "1", func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = new(int64(600))
+	})
+	c.on("victim")
+	const message = "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential " +
+		"placement for pod on node node, preempting 1 victims"
+	c.pod("first", "1", schedulerOfClass("high"))
+	c.refused("first", message)
+	c.pod("second", "1", schedulerOfClass("higher"))
+	c.refused("second", message)
+	// There was nobody else to preempt, so that the first one need not look elsewhere.
+	first := c.await("first", "there", func(*corev1.Pod) bool { return true })
+	if first.Status.NominatedNodeName != "node" ||
+		podCondition(first, corev1.PodScheduled).Message != message {
+		t.Errorf("the first pod has the status %+v", first.Status)
+	}
+	c.delete("victim")
+	c.on("second")
+}
+
 // TestSchedulerPriority lets pods of two priorities wait for the same room.
 func TestSchedulerPriority(t *testing.T) {
 	t.Parallel()
@@ -158,7 +186,7 @@ func TestSchedulerPriority(t *testing.T) {
 	c.refused("high", "no nodes available to schedule pods")
 	c.node("node", "1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	c.refused("high", "0/1 nodes are available: 1 node(s) were unschedulable."+
-		" no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.")
+		" preemption: not eligible due to preemptionPolicy=Never.")
 	for i := range 5 {
 		c.refused(fmt.Sprint("low-", i), "0/1 nodes are available: 1 node(s) were unschedulable."+
 			fmt.Sprintf(schedulerUnhelpful, 1, 1))

@@ -173,7 +173,7 @@ func (c schedulerCluster) patchNode(name, patch string) {
 		[]byte(patch), metav1.PatchOptions{}))(c.tb)
 }
 
-const schedulerUnhelpful = " no new claims to deallocate, preemption: 0/%d nodes are available: " +
+const schedulerUnhelpful = " preemption: 0/%d nodes are available: " +
 	"%d Preemption is not helpful for scheduling."
 
 func TestSchedule(t *testing.T) {
@@ -211,7 +211,7 @@ func TestSchedule(t *testing.T) {
 	c.pod("second", "1", second)
 	c.refused("second", "0/4 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's "+
 		"node affinity/selector, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. "+
-		"no new claims to deallocate, preemption: 0/4 nodes are available: 1 No preemption victims "+
+		"preemption: 0/4 nodes are available: 1 No preemption victims "+
 		"found for incoming pod, 3 Preemption is not helpful for scheduling.")
 	c.patchNode("cordoned", `{"spec":{"unschedulable":false}}`)
 	if got := c.on("second"); got != "cordoned" {
@@ -223,7 +223,7 @@ func TestSchedule(t *testing.T) {
 	c.pod("third", "1", second)
 	c.refused("third", "0/4 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's "+
 		"node affinity/selector, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. "+
-		"no new claims to deallocate, preemption: 0/4 nodes are available: 1 No preemption victims "+
+		"preemption: 0/4 nodes are available: 1 No preemption victims "+
 		"found for incoming pod, 3 Preemption is not helpful for scheduling.")
 	c.delete("first")
 	if got := c.on("third"); got != "small" {
@@ -266,7 +266,7 @@ func TestSchedulerPlaces(t *testing.T) {
 	}
 	c.pod("port-3", "10m", port)
 	c.refused("port-3", "0/3 nodes are available: 3 node(s) didn't have free ports for the "+
-		"requested pod ports. no new claims to deallocate, preemption: 0/3 nodes are available: "+
+		"requested pod ports. preemption: 0/3 nodes are available: "+
 		"3 No preemption victims found for incoming pod.")
 
 	// affinity by node name, as of pods of DaemonSets
@@ -324,11 +324,11 @@ func TestSchedulerPlaces(t *testing.T) {
 	}
 	c.pod("far-2", "10m", schedulerLabelled("group", "far"))
 	c.refused("far-2", "0/3 nodes are available: 3 node(s) didn't satisfy existing pods "+
-		"anti-affinity rules. no new claims to deallocate, preemption: 0/3 nodes are available: "+
+		"anti-affinity rules. preemption: 0/3 nodes are available: "+
 		"3 No preemption victims found for incoming pod.")
 	c.pod("far-3", "10m", far)
 	c.refused("far-3", "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. "+
-		"no new claims to deallocate, preemption: 0/3 nodes are available: 3 No preemption victims "+
+		"preemption: 0/3 nodes are available: 3 No preemption victims "+
 		"found for incoming pod.")
 
 	// spread
@@ -353,7 +353,7 @@ func TestSchedulerPlaces(t *testing.T) {
 	}
 	c.pod("domains", "10m", spread(new(int32(3))))
 	c.refused("domains", "0/3 nodes are available: 3 node(s) didn't match pod topology spread "+
-		"constraints. no new claims to deallocate, preemption: 0/3 nodes are available: 3 No "+
+		"constraints. preemption: 0/3 nodes are available: 3 No "+
 		"preemption victims found for incoming pod.")
 
 	// preferences

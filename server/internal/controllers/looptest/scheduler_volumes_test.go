@@ -113,15 +113,15 @@ func TestSchedulerVolumes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const unhelpful = " no new claims to deallocate, preemption: 0/2 nodes are available: " +
+	const unhelpful = " preemption: 0/2 nodes are available: " +
 		"2 Preemption is not helpful for scheduling."
 
 	c.pod("immediate", "1", schedulerUsing("immediate"))
 	c.refused("immediate",
-		`0/2 nodes are available: persistentvolumeclaim "immediate" not found.`+unhelpful)
+		`0/2 nodes are available: persistentvolumeclaim "immediate" not found. not found`)
 	c.claim("immediate", "immediate")
 	c.refused("immediate",
-		"0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."+unhelpful)
+		"0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found")
 	c.volume("volume-two", "immediate", "two")
 	c.bindClaim("immediate", "volume-two")
 	if got := c.on("immediate"); got != "two" {
@@ -136,8 +136,7 @@ func TestSchedulerVolumes(t *testing.T) {
 	c.claim("lost", "immediate")
 	c.bindClaim("lost", "nothing")
 	c.pod("lost", "1", schedulerUsing("lost"))
-	c.refused("lost", "0/2 nodes are available: 2 node(s) unavailable due to one or more pvc(s) "+
-		"bound to non-existent pv(s)."+unhelpful)
+	c.refused("lost", `0/2 nodes are available: persistentvolume "nothing" not found. not found`)
 
 	// A volume is provisioned where the pod is to run.
 	c.claim("late", "late")
@@ -150,7 +149,9 @@ func TestSchedulerVolumes(t *testing.T) {
 		}, func(claim *corev1.PersistentVolumeClaim) bool {
 			return claim.Annotations[selectedNode] != ""
 		}).Annotations[selectedNode]
-	c.await("late", "pending", func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
+	c.await("late", "pending", func(p *corev1.Pod) bool {
+		return p.Spec.NodeName == "" && p.Status.NominatedNodeName == selected
+	})
 	c.volume("volume-late", "late", selected)
 	c.bindClaim("late", "volume-late")
 	if got := c.on("late"); got != selected {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -63,8 +62,11 @@ type search struct {
 
 // answer is what the allocator says about a node.
 type answer struct {
-	results []resourcev1.AllocationResult // for each of the claims
+	results []resourcev1.AllocationResult // for each of the claims, that for extended resources last
 	err     error
+	asked   question
+	// broken is set if err is no reason why the node does not fit, and the attempt fails.
+	broken bool
 }
 
 // about makes the search one for some claims.
@@ -121,11 +123,11 @@ func (r *run) allocateIn(
 	r.mu.Unlock()
 	s := &search{}
 	for ctx.Err() == nil {
-		nodes, err := r.decide(ctx, p, s)
-		if err != nil || len(nodes) == 0 {
+		questions, err := r.decide(ctx, p, s)
+		if err != nil || len(questions) == 0 {
 			return true, err
 		}
-		if err := r.ask(limited, l, p, s, nodes); err != nil {
+		if err := r.ask(limited, l, p, s, questions); err != nil {
 			return true, err
 		}
 		if s.timedOut && !s.found && !last {
@@ -137,7 +139,7 @@ func (r *run) allocateIn(
 
 // ask asks the allocator about nodes, until ctx ends, or the pod or one of its claims is deleted.
 func (r *run) ask(
-	ctx context.Context, l *lane, p *queued, s *search, nodes []*corev1.Node,
+	ctx context.Context, l *lane, p *queued, s *search, questions []question,
 ) error {
 	if s.allocator == nil {
 		if err := r.begin(ctx, s); err != nil {
@@ -156,7 +158,8 @@ func (r *run) ask(
 		defer r.mu.Unlock()
 		l.search, p.stop, s.stop = nil, nil, nil
 	}()
-	for i, n := range nodes {
+	for i, asked := range questions {
+		n := asked.node
 		if _, known := s.answers[n.Name]; known {
 			continue
 		}
@@ -164,31 +167,44 @@ func (r *run) ask(
 			return nil
 		}
 		// A node that takes long leaves time for the others.
-		share := time.Until(deadline) / time.Duration(min(2, len(nodes)-i))
-		s.answers[n.Name] = s.ask(ctx, n, share)
+		share := time.Until(deadline) / time.Duration(min(2, len(questions)-i))
+		found := s.ask(ctx, asked, share)
+		found.asked = asked
+		s.answers[n.Name] = found
 	}
 	return nil
 }
 
-func (s *search) ask(ctx context.Context, n *corev1.Node, limit time.Duration) answer {
+func (s *search) ask(ctx context.Context, asked question, limit time.Duration) answer {
+	n, claims := asked.node, s.claims
+	if asked.extended != nil {
+		claims = append(slices.Clone(claims), asked.extended)
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := ctx.Err()
 	var results []resourcev1.AllocationResult
 	if err == nil {
-		results, err = s.allocator.Allocate(ctx, n, s.claims)
+		results, err = s.allocator.Allocate(ctx, n, claims)
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		s.timedOut = true
-		return answer{err: errTimedOut}
-	case err != nil:
+		return answer{err: broken(fmt.Errorf("node %s: %w", n.Name, errTimedOut)), broken: true}
+	case errors.Is(err, structured.ErrFailedAllocationOnNode), errors.Is(err, context.Canceled):
 		return answer{err: err}
-	case len(results) != len(s.claims):
+	case err != nil: // a claim or a class is faulty
+		return answer{err: broken(err), broken: true}
+	case len(results) != len(claims):
 		return answer{err: errNoDevices}
 	}
 	s.found = true
 	return answer{results: results}
+}
+
+// broken returns an error in the words in which kube-scheduler says that an attempt has failed.
+func broken(err error) error {
+	return fmt.Errorf("running %q filter plugin: %w", "DynamicResources", err)
 }
 
 // goes reports whether one of some claims is gone or is being deleted.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type verdict struct {
 	// final is set if evicting other pods from the node would not help.
 	final bool
 	helps event
+	// err is why the whole attempt has failed. It may be nil.
+	err error
 }
 
 func (v *verdict) ok() bool { return v.reason == "" }
@@ -57,6 +60,8 @@ type prepared struct {
 type failure struct {
 	nodes   int
 	whole   string         // the reason, if it does not depend on the node
+	early   bool           // the whole reason was found before claims of devices were looked at
+	err     error          // why the attempt failed, rather than why the pod fits nowhere
 	reasons map[string]int // the number of nodes by reason
 	// open are the nodes of which evicting pods may help.
 	open  []*node
@@ -72,10 +77,16 @@ func (f *failure) add(n *node, v verdict) {
 		f.open = append(f.open, n)
 	}
 	f.helps |= v.helps
+	if v.err != nil && f.err == nil {
+		f.err = v.err
+	}
 }
 
 // Error returns the message of kube-scheduler.
 func (f *failure) Error() string {
+	if f.err != nil {
+		return f.err.Error()
+	}
 	if f.nodes == 0 {
 		return "no nodes available to schedule pods"
 	}
@@ -96,17 +107,21 @@ func counted(nodes int, reasons map[string]int) string {
 	return fmt.Sprintf("%s: %s.", unavailable(nodes), strings.Join(list, ", "))
 }
 
-// prepare works out what does not depend on the node. It returns why the pod cannot go to any node.
-func (a *attempt) prepare() verdict {
+// prepare works out what does not depend on the node. It returns why the pod cannot go to any node,
+// and whether it has not looked at claims of devices because of that.
+func (a *attempt) prepare() (v verdict, early bool) {
+	if a.names != nil && len(a.names) == 0 {
+		return verdict{reason: "pod affinity terms conflict", final: true, helps: podChanged}, true
+	}
 	if v := a.prepareVolumes(); !v.ok() {
-		return v
+		return v, true
 	}
 	if v := a.prepareDevices(); !v.ok() {
-		return v
+		return v, false
 	}
 	a.prepareSpread()
 	a.prepareAffinity()
-	return verdict{}
+	return verdict{}, false
 }
 
 // filter returns why the pod cannot go to a node.
@@ -129,6 +144,9 @@ func (a *attempt) filter(n *node) verdict {
 	if v := a.filterAffinity(n); !v.ok() {
 		return v
 	}
+	if v := a.filterFeatures(n); !v.ok() {
+		return v
+	}
 	return a.filterDevices(n) // the last one, because it takes longest
 }
 
@@ -140,8 +158,8 @@ func (a *attempt) find() (*node, *failure) {
 		f.helps = nodeChanged | podPlaced // even a node that does not suit the pod changes the message
 		return nil, f
 	}
-	if v := a.prepare(); !v.ok() {
-		f.whole, f.helps = v.reason, v.helps
+	if v, early := a.prepare(); !v.ok() {
+		f.whole, f.early, f.helps = v.reason, early, v.helps
 		return nil, f
 	}
 	// Pods were evicted for this one, so the node is taken even if another is better.
@@ -177,7 +195,8 @@ func (a *attempt) find() (*node, *failure) {
 	if a.names == nil && len(a.prepared.devices.ask) == 0 {
 		c.start = start + looked
 	}
-	if len(feasible) == 0 {
+	// Unlike in kube-scheduler, a node for which there was no time does not rule out the others.
+	if len(feasible) == 0 || f.err != nil && !errors.Is(f.err, errTimedOut) {
 		return nil, f
 	}
 	return a.best(feasible), nil

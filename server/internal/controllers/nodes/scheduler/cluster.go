@@ -22,6 +22,7 @@ type cluster struct {
 	priorities map[int32]int  // the number of pods on nodes by priority
 	claims     map[string]int // the number of pods that use a volume claim
 	owned      map[ownedInZone]int
+	images     map[string]int // the number of nodes that have an image
 	// selecting is the number of pods for which the labels of namespaces matter.
 	selecting int
 	// start is the index of the node that is looked at first. It moves, so that all nodes get their
@@ -55,6 +56,7 @@ type node struct {
 	scored       resources
 	ports        map[port]int
 	owners       map[types.UID]int
+	images       map[string]int64 // sizes by name
 }
 
 func newCluster() *cluster {
@@ -67,6 +69,7 @@ func newCluster() *cluster {
 		priorities: map[int32]int{},
 		claims:     map[string]int{},
 		owned:      map[ownedInZone]int{},
+		images:     map[string]int{},
 	}
 }
 
@@ -87,6 +90,7 @@ func (c *cluster) setNode(obj *corev1.Node) {
 	if n.Node == nil {
 		c.order = append(c.order, n)
 	}
+	c.setImages(n, obj.Status.Images)
 	n.Node = obj
 	n.allocatable = resourcesOf(obj.Status.Allocatable)
 	n.maxPods = int(obj.Status.Allocatable.Pods().Value())
@@ -107,6 +111,7 @@ func (c *cluster) removeNode(name string) {
 	if n == nil {
 		return
 	}
+	c.setImages(n, nil)
 	n.Node = nil
 	c.order = slices.DeleteFunc(c.order, func(other *node) bool { return other == n })
 	c.forgetIfEmpty(n)

@@ -10,8 +10,6 @@
 // informers keep up to date. Namespaces, disruption budgets, and everything about volumes and
 // devices are watched only once a pod needs them.
 //
-// Differences from kube-scheduler: it has one profile and no extenders. Pods are not spread over
-// nodes by the images that the nodes have. It does not count volumes per node. Taints of devices
-// count if they are in a ResourceSlice, not in a DeviceTaintRule; devices with binding conditions
-// are not allocated, and allocated devices are not taken from a claim to help a pod.
+// It does what kube-scheduler 1.37 does with its default gates; docs/compatibility.md has the
+// differences.
 package scheduler

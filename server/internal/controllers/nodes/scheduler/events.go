@@ -38,7 +38,7 @@ func newRecorder(client kubernetes.Interface) *recorder {
 
 // send sends an event about a pod without waiting for it.
 func (r *recorder) send(
-	ctx context.Context, p, related *corev1.Pod, eventType, reason, action, note string,
+	ctx context.Context, p *corev1.Pod, eventType, reason, action, note string,
 ) {
 	const longest = 1024
 	if len(note) > longest {
@@ -54,13 +54,12 @@ func (r *recorder) send(
 		ReportingInstance:   r.instance,
 		Action:              action,
 		Reason:              reason,
-		Regarding:           reference(p),
-		Note:                note,
-		Type:                eventType,
-	}
-	if related != nil {
-		other := reference(related)
-		e.Related = &other
+		Regarding: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+			ResourceVersion: p.ResourceVersion,
+		},
+		Note: note,
+		Type: eventType,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,11 +85,4 @@ func (r *recorder) next() []pendingEvent {
 	list := r.pending
 	r.pending, r.busy = nil, len(list) > 0
 	return list
-}
-
-func reference(p *corev1.Pod) corev1.ObjectReference {
-	return corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
-		ResourceVersion: p.ResourceVersion,
-	}
 }

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
@@ -13,19 +15,31 @@ func (a *attempt) filterNode(n *node) verdict {
 	}
 	log := klog.Background()
 	if n.Spec.Unschedulable && !corev1helpers.TolerationsTolerateTaint(log, a.Spec.Tolerations,
-		&corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}, true) {
+		&corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}, false) {
 		return final("node(s) were unschedulable")
 	}
 	for i := range n.Spec.Taints {
 		taint := &n.Spec.Taints[i]
 		if taint.Effect != corev1.TaintEffectPreferNoSchedule &&
-			!corev1helpers.TolerationsTolerateTaint(log, a.Spec.Tolerations, taint, true) {
+			!corev1helpers.TolerationsTolerateTaint(log, a.Spec.Tolerations, taint, false) {
 			return final("node(s) had untolerated taint(s)")
 		}
 	}
 	// Invalid terms match nothing.
 	if match, _ := a.nodes.Match(n.Node); !match {
 		return final("node(s) didn't match Pod's node affinity/selector")
+	}
+	return verdict{}
+}
+
+// filterFeatures checks that the node has declared the features that the pod requires.
+func (a *attempt) filterFeatures(n *node) verdict {
+	for _, feature := range a.features {
+		if !slices.Contains(n.Status.DeclaredFeatures, feature) {
+			return verdict{
+				reason: "node(s) didn't match Pod's required features", final: true, helps: nodeChanged,
+			}
+		}
 	}
 	return verdict{}
 }
@@ -80,21 +94,26 @@ func (a *attempt) filterResources(n *node) verdict {
 	if pods+1 > n.maxPods {
 		reasons = append(reasons, "Too many pods")
 	}
-	names, never := n.allocatable.lacking(used, &a.requests)
+	names, never := n.allocatable.lacking(used, &a.requests, a.prepared.devices.offered)
 	for _, name := range names {
 		reasons = append(reasons, "Insufficient "+name)
 	}
 	if len(reasons) == 0 {
 		return verdict{}
 	}
-	return verdict{
-		reason: reasons[0], more: reasons[1:], final: never, helps: nodeChanged | podGone,
+	helps := nodeChanged | podGone
+	if len(a.extended) > 0 {
+		helps |= devicesChanged // a new class may offer them
 	}
+	return verdict{reason: reasons[0], more: reasons[1:], final: never, helps: helps}
 }
 
 // suits reports whether a node that has just changed might take the pod, apart from other pods.
 func (a *attempt) suits(n *node) bool {
 	v := a.filterNode(n)
-	names, _ := n.allocatable.lacking(&resources{}, &a.requests)
+	if v.ok() {
+		v = a.filterFeatures(n)
+	}
+	names, _ := n.allocatable.lacking(&resources{}, &a.requests, nil)
 	return v.ok() && len(names) == 0
 }

@@ -37,6 +37,7 @@ func (r *run) nodeChanged(old, obj *corev1.Node) {
 	if old != nil && old.Spec.Unschedulable == obj.Spec.Unschedulable &&
 		maps.Equal(old.Labels, obj.Labels) &&
 		equality.Semantic.DeepEqual(old.Spec.Taints, obj.Spec.Taints) &&
+		slices.Equal(old.Status.DeclaredFeatures, obj.Status.DeclaredFeatures) &&
 		equality.Semantic.DeepEqual(old.Status.Allocatable, obj.Status.Allocatable) {
 		return // a heartbeat
 	}

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/nodedeclaredfeatures/features"
+	nodefeatures "k8s.io/component-helpers/nodedeclaredfeatures/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/component-helpers/storage/ephemeral"
@@ -22,6 +24,9 @@ type pod struct {
 	ports            []port
 	owner            types.UID // of the controller
 	claims           []claim
+	extended         []corev1.ResourceName // requested ones that device classes may offer
+	inline           []attachable          // volumes without claims
+	disks            []*corev1.Volume      // that two pods on a node may not be able to have
 
 	affinity, antiAffinity      []term // required
 	preferred, preferredAgainst []term
@@ -60,6 +65,12 @@ func newPod(p *corev1.Pod) *pod {
 	info := &pod{
 		Pod: p, priority: corev1helpers.PodPriority(p), requests: requests, scored: scored,
 	}
+	for name, requested := range requests.others {
+		if requested > 0 && isExtended(name) {
+			info.extended = append(info.extended, name)
+		}
+	}
+	slices.Sort(info.extended)
 	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
 		info.owner = owner.UID
 	}
@@ -93,6 +104,12 @@ func newPod(p *corev1.Pod) *pod {
 			info.claims = append(info.claims, claim{name: v.PersistentVolumeClaim.ClaimName})
 		case v.Ephemeral != nil:
 			info.claims = append(info.claims, claim{ephemeral.VolumeClaimName(p, v), true})
+		}
+		if one := inlineVolume(v); one.driver != "" {
+			info.inline = append(info.inline, one)
+		}
+		if v.AWSElasticBlockStore != nil || v.GCEPersistentDisk != nil || v.ISCSI != nil || v.RBD != nil {
+			info.disks = append(info.disks, v)
 		}
 	}
 	if a := p.Spec.Affinity; a != nil {
@@ -185,6 +202,7 @@ type wishes struct {
 	names sets.Set[string]
 	// spread are the topology spread constraints that must be satisfied, and spreadSoft the others.
 	spread, spreadSoft []constraint
+	features           []string // that nodes must declare
 }
 
 func newWishes(p *corev1.Pod) (wishes, error) {
@@ -199,6 +217,11 @@ func newWishes(p *corev1.Pod) (wishes, error) {
 			a.PreferredDuringSchedulingIgnoredDuringExecution)
 		if err != nil {
 			return w, fmt.Errorf("preferred node affinity: %w", err)
+		}
+	}
+	for _, f := range features.AllFeatures {
+		if f.InferForScheduling(&nodefeatures.PodInfo{Spec: &p.Spec}) {
+			w.features = append(w.features, f.Name())
 		}
 	}
 	for i := range p.Spec.TopologySpreadConstraints {

@@ -60,6 +60,10 @@ type queued struct {
 	// so now.
 	slow bool
 	stop func()
+	// binding is set while devices that the pod has got are awaited.
+	binding bool
+	// erred is set if the last attempt ended with an error that the pod was told of.
+	erred bool
 }
 
 func newQueue(after func(time.Duration, func()) *time.Timer) *queue {
@@ -226,7 +230,11 @@ func (q *queue) happenedToAll(e event, hopeless func(*queued) bool) {
 // retry lets a pod be tried again, after a pause since the last attempt. Attempts that take long,
 // because the pod has very many terms, are rare.
 func (q *queue) retry(p *queued) {
-	pause := max(min(firstPause<<min(p.attempts-1, 10), maxPause), min(10*p.took, slowPause))
+	longest := maxPause
+	if p.erred {
+		longest = slowPause // each time there may be another message, and so an event
+	}
+	pause := max(min(firstPause<<min(p.attempts-1, 10), longest), min(10*p.took, slowPause))
 	if p.slow {
 		pause = slowPause
 	}

@@ -23,7 +23,7 @@ func (r *run) bind(
 		err = r.bindNode(ctx, info, node)
 	}
 	if err == nil {
-		r.events.send(ctx, info.Pod, nil, corev1.EventTypeNormal, "Scheduled", "Binding",
+		r.events.send(ctx, info.Pod, corev1.EventTypeNormal, "Scheduled", "Binding",
 			fmt.Sprintf("Successfully assigned %s/%s to %s", info.Namespace, info.Name, node))
 		return
 	}
@@ -33,7 +33,7 @@ func (r *run) bind(
 		r.queue.happenedToAll(podGone|podPlaced, nil)
 	}
 	r.mu.Unlock()
-	r.failed(ctx, p, info, err)
+	r.failed(ctx, p, info, errors.Join(err, r.unreserve(ctx, reserved)))
 }
 
 func (r *run) bindNode(ctx context.Context, info *pod, node string) error {
@@ -42,35 +42,44 @@ func (r *run) bindNode(ctx context.Context, info *pod, node string) error {
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("bind pod %s to node %s: %w", info.key(), node, err)
+		return fmt.Errorf("running Bind plugin %q: %w", "DefaultBinder", err)
 	}
 	return nil
 }
 
 // failed handles an error about a pod. The pod is tried again.
 func (r *run) failed(ctx context.Context, p *queued, info *pod, err error) {
+	told := false
 	// If the pod was changed or deleted, there will be an event. After a conflict about something
 	// else, the next attempt sees the change.
 	if ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		utilruntime.HandleErrorWithContext(ctx, err, "Scheduling a pod failed, trying again")
+		utilruntime.HandleErrorWithContext(ctx, err, "Scheduling a pod failed, trying again",
+			"pod", info.key())
 		r.tell(ctx, info, corev1.PodReasonSchedulerError, err.Error(), nil)
+		told = true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	p.erred = told
 	if p.state == trying {
 		p.seen |= podChanged
 		r.queue.failed(p, podChanged)
 	}
 }
 
-// report tells a pod why it fits nowhere, and lets it wait for events that may help.
+// report tells a pod that an attempt has failed, and lets it wait for events that may help.
 func (r *run) report(
-	ctx context.Context, p *queued, info *pod, message string, helps event, nominated *string,
+	ctx context.Context, p *queued, info *pod, f *failure, message string, nominated *string,
 ) {
-	r.tell(ctx, info, corev1.PodReasonUnschedulable, message, nominated)
+	reason := corev1.PodReasonUnschedulable
+	if f.err != nil {
+		reason = corev1.PodReasonSchedulerError
+	}
+	r.tell(ctx, info, reason, message, nominated)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queue.failed(p, helps)
+	p.erred = false
+	r.queue.failed(p, f.helps)
 }
 
 // tell sets the condition PodScheduled and the nominated node of a pod, unless they are so already.
@@ -98,8 +107,16 @@ func (r *run) tell(ctx context.Context, p *pod, reason, message string, nominate
 		return // reported
 	}
 	if !same {
-		r.events.send(ctx, p.Pod, nil, corev1.EventTypeWarning, "FailedScheduling", "Scheduling",
+		r.events.send(ctx, p.Pod, corev1.EventTypeWarning, "FailedScheduling", "Scheduling",
 			message)
+	}
+}
+
+// tellNode sets the node on which a pod is going to be once something else has been done, or none
+// if that has failed.
+func (r *run) tellNode(ctx context.Context, p *pod, node string) {
+	if node == "" || p.Status.NominatedNodeName != node {
+		_ = r.patchStatus(ctx, p.Pod, map[string]any{"nominatedNodeName": node}) // reports errors
 	}
 }
 
@@ -157,7 +174,7 @@ func (r *run) evictOne(ctx context.Context, p *pod, victim *corev1.Pod, node str
 	if err != nil {
 		return err
 	}
-	r.events.send(ctx, victim, p.Pod, corev1.EventTypeNormal, "Preempted", "Preempting",
+	r.events.send(ctx, victim, corev1.EventTypeNormal, "Preempted", "Preempting",
 		fmt.Sprintf("Preempted by pod %s on node %s", p.UID, node))
 	return nil
 }
@@ -167,9 +184,11 @@ func (r *run) evictOne(ctx context.Context, p *pod, victim *corev1.Pod, node str
 func (r *run) bindVolumes(
 	ctx context.Context, p *queued, info *pod, node string, chosen []binding,
 ) {
+	r.tellNode(ctx, info, node)
 	for _, b := range chosen {
 		if err := r.bindVolume(ctx, b, node); err != nil {
-			r.failed(ctx, p, info, err)
+			r.tellNode(ctx, info, "")
+			r.failed(ctx, p, info, fmt.Errorf("running PreBind plugin %q: %w", "VolumeBinding", err))
 			return
 		}
 	}
@@ -184,10 +203,7 @@ func (r *run) bindVolume(ctx context.Context, b binding, node string) error {
 		if err == nil && changed {
 			_, err = r.Client.CoreV1().PersistentVolumes().Update(ctx, bound, metav1.UpdateOptions{})
 		}
-		if err != nil {
-			return fmt.Errorf("bind volume %s: %w", b.volume.Name, err)
-		}
-		return nil
+		return err
 	}
 	if b.claim.Annotations[volume.AnnSelectedNode] == node {
 		return nil
@@ -196,8 +212,5 @@ func (r *run) bindVolume(ctx context.Context, b binding, node string) error {
 	metav1.SetMetaDataAnnotation(&c.ObjectMeta, volume.AnnSelectedNode, node)
 	_, err := r.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Update(ctx, c,
 		metav1.UpdateOptions{})
-	if err != nil {
-		return fmt.Errorf("select the node of claim %s/%s: %w", c.Namespace, c.Name, err)
-	}
-	return nil
+	return err
 }

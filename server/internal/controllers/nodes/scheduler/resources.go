@@ -72,8 +72,11 @@ func (r *resources) add(other *resources, times int64) {
 }
 
 // lacking returns the names of the resources of which less than requests is left when used of r is
-// taken. Never is true if r has less even when nothing is taken.
-func (r *resources) lacking(used, requests *resources) (names []string, never bool) {
+// taken. Never is true if r has less even when nothing is taken. If r has nothing of one that is
+// offered by a device class, the devices are looked for later.
+func (r *resources) lacking(
+	used, requests *resources, offered []corev1.ResourceName,
+) (names []string, never bool) {
 	check := func(name corev1.ResourceName, total, used, request int64) {
 		if request > 0 && request > total-used {
 			names = append(names, string(name))
@@ -85,6 +88,9 @@ func (r *resources) lacking(used, requests *resources) (names []string, never bo
 	check(corev1.ResourceEphemeralStorage, r.storage, used.storage, requests.storage)
 	others := len(names)
 	for name, request := range requests.others {
+		if r.others[name] == 0 && slices.Contains(offered, name) {
+			continue
+		}
 		check(name, r.others[name], used.others[name], request)
 	}
 	slices.Sort(names[others:])

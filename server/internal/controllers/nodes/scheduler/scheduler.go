@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
@@ -144,14 +147,15 @@ func (r *run) watch(ctx context.Context, watches ...loop.Watch) error {
 // prepare starts the informers that are needed for the first time.
 func (r *run) prepare(ctx context.Context, p *queued) error {
 	r.mu.Lock()
-	claims, selecting := len(p.claims) > 0, p.selectsNamespaces() || r.cluster.selecting > 0
+	claims := len(p.claims)+len(p.inline) > 0
+	selecting := p.selectsNamespaces() || r.cluster.selecting > 0
 	r.mu.Unlock()
 	if claims && r.volumes == nil {
 		if err := r.watchVolumes(ctx); err != nil {
 			return err
 		}
 	}
-	if len(p.Spec.ResourceClaims) > 0 && r.devices == nil {
+	if len(p.Spec.ResourceClaims)+len(p.extended) > 0 && r.devices == nil {
 		if err := r.watchDevices(ctx); err != nil {
 			return err
 		}
@@ -173,6 +177,10 @@ func (r *run) watchVolumes(ctx context.Context) error {
 		r.notify(r.Informer(&corev1.PersistentVolumeClaim{}), volumesChanged),
 		r.notify(r.Informer(&corev1.PersistentVolume{}), volumesChanged),
 		r.notify(r.Informer(&storagev1.StorageClass{}), volumesChanged),
+		r.notify(r.Informer(&storagev1.CSIDriver{}), volumesChanged),
+		r.notify(r.Informer(&storagev1.CSINode{}), volumesChanged),
+		r.notify(r.Informer(&storagev1.CSIStorageCapacity{}), volumesChanged),
+		r.notify(r.Informer(&storagev1.VolumeAttachment{}), volumesChanged),
 	); err != nil {
 		return err
 	}
@@ -182,6 +190,11 @@ func (r *run) watchVolumes(ctx context.Context) error {
 		claims:  corelisters.NewPersistentVolumeClaimLister(r.Indexer(&corev1.PersistentVolumeClaim{})),
 		volumes: corelisters.NewPersistentVolumeLister(r.Indexer(&corev1.PersistentVolume{})),
 		classes: storagelisters.NewStorageClassLister(r.Indexer(&storagev1.StorageClass{})),
+		drivers: storagelisters.NewCSIDriverLister(r.Indexer(&storagev1.CSIDriver{})),
+		nodes:   storagelisters.NewCSINodeLister(r.Indexer(&storagev1.CSINode{})),
+		capacities: storagelisters.NewCSIStorageCapacityLister(
+			r.Indexer(&storagev1.CSIStorageCapacity{})),
+		attachments: storagelisters.NewVolumeAttachmentLister(r.Indexer(&storagev1.VolumeAttachment{})),
 	}
 	return nil
 }
@@ -213,8 +226,8 @@ func (r *run) schedule(ctx context.Context, p *queued) error {
 	if err := r.prepare(ctx, p); err != nil {
 		return err
 	}
-	nodes, err := r.decide(ctx, p, nil)
-	if len(nodes) > 0 {
+	questions, err := r.decide(ctx, p, nil)
+	if len(questions) > 0 {
 		r.allocations.Go(func() { r.allocate(ctx, p) })
 	}
 	return err
@@ -222,7 +235,7 @@ func (r *run) schedule(ctx context.Context, p *queued) error {
 
 // decide decides about a pod and makes the requests that follow from that, unless the allocator of
 // devices must be asked about some nodes before.
-func (r *run) decide(ctx context.Context, p *queued, s *search) ([]*corev1.Node, error) {
+func (r *run) decide(ctx context.Context, p *queued, s *search) ([]question, error) {
 	d := r.try(ctx, p, s)
 	if d.budgets {
 		if err := r.watchBudgets(ctx); err != nil {
@@ -244,7 +257,7 @@ type decision struct {
 	follow func() // makes the requests that follow; may be nil
 	// To decide, the disruption budgets must be known, or the allocator asked about some nodes.
 	budgets bool
-	ask     []*corev1.Node
+	ask     []question
 }
 
 // try decides about a pod.
@@ -257,13 +270,19 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 	start := time.Now()
 	defer func() { p.took = time.Since(start) }()
 	info := p.pod
-	if p.invalid != nil {
-		f := &failure{nodes: len(r.cluster.order), whole: p.invalid.Error()}
-		return decision{follow: func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }}
-	}
-	if r.devices != nil && r.devices.allocating(info) {
+	if len(p.Spec.ResourceClaims) > 0 && r.devices.awaits(info) {
 		r.queue.failed(p, devicesChanged)
 		return decision{}
+	}
+	if p.binding {
+		if err := r.devices.neverReady(info); err != nil {
+			p.binding = false
+			return decision{follow: func() { r.failed(ctx, p, info, err) }}
+		}
+	}
+	if p.invalid != nil {
+		f := &failure{nodes: len(r.cluster.order), whole: p.invalid.Error()}
+		return decision{follow: func() { r.report(ctx, p, info, f, f.Error(), nil) }}
 	}
 	a := r.attempt(info, &p.wishes)
 	a.search = s
@@ -277,9 +296,9 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 		return decision{follow: func() { r.bindVolumes(ctx, p, info, n.name, chosen) }}
 	}
 	if n != nil {
-		if len(a.prepared.devices.open) > 0 && r.devices.outdated(s, s.answers[n.name].results) {
+		if s != nil && r.devices.outdated(s, s.answers[n.name].results) {
 			*s = search{claims: s.claims}
-			return decision{ask: []*corev1.Node{n.Node}}
+			return decision{ask: []question{a.question(n)}}
 		}
 		reserved := a.reservations(n)
 		for _, reservation := range reserved {
@@ -287,14 +306,23 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 				r.devices.allocated[reservation.claim.UID] = reservation.allocation
 			}
 		}
+		if a.awaitsConditions(reserved) {
+			r.cluster.nominate(info, n.name)
+			return decision{follow: func() { r.awaitConditions(ctx, p, info, n.name, reserved) }}
+		}
 		r.cluster.put(info, n.name, true)
 		return decision{follow: func() { r.bind(ctx, p, info, n.name, reserved) }}
 	}
 	if p.slow = s != nil && s.timedOut; p.slow {
 		p.tried = time.Now()
 	}
-	if f.nodes == 0 {
-		return decision{follow: func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }}
+	if f.nodes == 0 || f.err != nil {
+		return decision{follow: func() { r.report(ctx, p, info, f, f.Error(), nil) }}
+	}
+	if f.early {
+		// The first plugin of kube-scheduler that is asked for help is that for claims of devices. It
+		// has not prepared anything, says that this was "not found", and no other plugin is asked.
+		return decision{follow: func() { r.report(ctx, p, info, f, f.Error()+" not found", nil) }}
 	}
 	message := a.ineligible(f)
 	eligible := message == ""
@@ -314,10 +342,15 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 			cleared := r.makeRoom(info, chosen)
 			return decision{follow: func() {
 				if err := r.evict(ctx, info, chosen, cleared); err != nil {
-					r.failed(ctx, p, info, err)
-					return
+					utilruntime.HandleErrorWithContext(ctx, err, "Preempting pods failed, trying again",
+						"pod", info.key())
+					r.mu.Lock()
+					p.seen |= podChanged
+					r.mu.Unlock()
 				}
-				r.report(ctx, p, info, f.Error(), f.helps, &chosen.node.name)
+				r.report(ctx, p, info, f, fmt.Sprintf(
+					"%s preemption: found a potential placement for pod on node %s, preempting %d victims",
+					f.Error(), chosen.node.name, len(chosen.victims)), &chosen.node.name)
 			}}
 		}
 		message = why
@@ -329,8 +362,31 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 		r.cluster.unnominate(info.Pod)
 		nominated = new(string)
 	}
-	full := f.Error() + " no new claims to deallocate, preemption: " + message
-	return decision{follow: func() { r.report(ctx, p, info, full, f.helps, nominated) }}
+	text := f.Error()
+	useless := a.deallocation()
+	if useless != nil {
+		text += " deallocation of ResourceClaim completed,"
+	}
+	stale := a.prepared.devices.stale
+	if stale != nil {
+		text += " deletion of ResourceClaim completed,"
+	}
+	text += " preemption: " + message
+	return decision{follow: func() {
+		if useless != nil {
+			if err := r.deallocate(ctx, useless); err != nil {
+				r.failed(ctx, p, info, err)
+				return
+			}
+		}
+		if stale != nil {
+			if err := r.removeExtended(ctx, stale); err != nil {
+				r.failed(ctx, p, info, err)
+				return
+			}
+		}
+		r.report(ctx, p, info, f, text, nominated)
+	}}
 }
 
 func (r *run) attempt(p *pod, w *wishes) *attempt {
@@ -340,10 +396,14 @@ func (r *run) attempt(p *pod, w *wishes) *attempt {
 	}
 }
 
-// makeRoom keeps the room on a node for a pod. It returns the pods for which it was kept before.
+// makeRoom keeps the room on a node for a pod. It returns the pods for which it was kept before, if
+// there is another victim than those that are leaving for them.
 func (r *run) makeRoom(p *pod, chosen *preemption) (cleared []*pod) {
+	more := slices.ContainsFunc(chosen.victims, func(v *placed) bool {
+		return v.DeletionTimestamp == nil
+	})
 	for _, other := range r.cluster.nominated[chosen.node.name] {
-		if other.priority < p.priority {
+		if more && other.priority < p.priority {
 			cleared = append(cleared, other)
 		}
 	}

@@ -10,13 +10,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The weights of the scores in the default configuration of kube-scheduler. Those of resources are
-// 1.
+// The weights of the scores in the default configuration of kube-scheduler. Those of resources,
+// volumes and images are 1.
 const (
 	taintWeight    = 3
 	nodeWeight     = 2
 	spreadingScore = 2
 	affinityWeight = 2
+	devicesWeight  = 2
 
 	maxScore = 100
 )
@@ -45,6 +46,9 @@ func (a *attempt) best(nodes []*node) *node {
 	}
 	addScores(spreadingScore, inverted(a.scoreSpread(nodes)))
 	addScores(affinityWeight, a.affinityScores(nodes))
+	addScores(1, a.volumeScores(nodes))
+	addScores(1, a.imageScores(nodes))
+	addScores(devicesWeight, a.deviceScores(nodes))
 	winner, ties := 0, 1
 	for i := 1; i < len(totals); i++ {
 		switch {
@@ -71,17 +75,23 @@ func (a *attempt) leastAllocated(n *node) int64 {
 		left(n.allocatable.memory, n.scored.memory+a.scored.memory)) / 2
 }
 
-// balanced prefers nodes with the same part of their CPU and memory in use.
+// balanced prefers nodes where the pod makes the parts of their CPU and memory in use more alike.
 func (a *attempt) balanced(n *node) int64 {
-	part := func(total, used int64) float64 {
-		if total == 0 {
-			return 1
-		}
-		return min(float64(used)/float64(total), 1)
+	if a.requests.milliCPU == 0 && a.requests.memory == 0 {
+		return 0
 	}
-	cpu := part(n.allocatable.milliCPU, n.requested.milliCPU+a.requests.milliCPU)
-	memory := part(n.allocatable.memory, n.requested.memory+a.requests.memory)
-	return int64((1 - math.Abs(cpu-memory)/2) * maxScore)
+	before := balance(n, n.requested.milliCPU, n.requested.memory)
+	after := balance(n, n.requested.milliCPU+a.requests.milliCPU, n.requested.memory+a.requests.memory)
+	return maxScore/2 + (maxScore/2+after-before)/2
+}
+
+func balance(n *node, cpu, memory int64) int64 {
+	if n.allocatable.milliCPU == 0 || n.allocatable.memory == 0 {
+		return maxScore // there is nothing to compare
+	}
+	part := func(total, used int64) float64 { return min(float64(used)/float64(total), 1) }
+	difference := part(n.allocatable.milliCPU, cpu) - part(n.allocatable.memory, memory)
+	return int64((1 - math.Abs(difference)/2) * maxScore)
 }
 
 // tolerates reports whether the pod tolerates the taints that keep pods from a node.
@@ -93,7 +103,7 @@ func (a *attempt) tolerates(n *node) bool {
 
 func (a *attempt) toleratesTaint(t *corev1.Taint) bool {
 	return corev1helpers.TolerationsTolerateTaint(klog.Background(),
-		a.Spec.Tolerations, t, true)
+		a.Spec.Tolerations, t, false)
 }
 
 // taintScores prefers nodes with few taints that the pod should rather avoid.
