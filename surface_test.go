@@ -81,7 +81,7 @@ func surface(t *testing.T) string {
 // it. Their documentation says so.
 var forServer = []string{
 	"chain", "chain/aggregator", "chain/core", "chain/documents", "chain/extensions",
-	"chain/secretvalues",
+	"chain/features", "chain/secretvalues",
 }
 
 func isInternal(dir string) bool { return strings.Contains("/"+dir+"/", "/internal/") }
