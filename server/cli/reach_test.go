@@ -67,6 +67,7 @@ var routes = []struct {
 	{reachEverything, "GET", "/readyz/ping", "", 200},
 	{reachEverything, "GET", "/metrics", "", 200},
 	{reachEverything, "GET", "/metrics/slis", "", 200},
+	{reachEverything, "GET", "/flagz", "", 200},
 	{reachEverything, "GET", "/statusz", "", 200},
 	{reachEverything, "GET", "/debug/pprof/", "", 200},
 	{reachEverything, "GET", "/debug/pprof/goroutine", "", 200},

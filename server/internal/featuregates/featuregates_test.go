@@ -1,6 +1,8 @@
 package featuregates_test
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -80,6 +82,24 @@ func TestSwitchedGatesAreThoseOfTheLibraries(t *testing.T) {
 	}
 	if _, ok := got["SchedulerAsyncAPICalls"]; ok {
 		t.Error("a gate that the libraries do not know would be set in them")
+	}
+}
+
+// TestGatesOfKinds checks that the gates that kinds and loops ask are switched, with the default of
+// the table.
+func TestGatesOfKinds(t *testing.T) {
+	t.Parallel()
+	registered := gates(t)
+	switched := featuregates.Switched()
+	for _, gate := range features.Names() {
+		if !slices.Contains(switched, string(gate)) {
+			t.Errorf("the table does not say that %s is switched", gate)
+		}
+		spec := registered[gate]
+		line := fmt.Sprintf("%s %s %t", gate, cmp.Or(spec.PreRelease, "GA"), spec.Default)
+		if !slices.Contains(featuregates.Table(), line) {
+			t.Errorf("the table does not have the line %q", line)
+		}
 	}
 }
 

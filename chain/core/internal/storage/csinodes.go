@@ -32,7 +32,9 @@ func CSINodes() *kind.Kind[*storagev1.CSINode] {
 				{Name: "Drivers", Type: "integer", Description: "Number of drivers on the node."},
 				kind.AgeColumn(),
 			},
-			Row: func(n *storagev1.CSINode) []any { return []any{n.Name, int64(len(n.Spec.Drivers)), kind.Age(n)} },
+			Row: func(n *storagev1.CSINode) []any {
+				return []any{n.Name, int64(len(n.Spec.Drivers)), kind.Age(n)}
+			},
 		},
 		Status: &kind.Status[*storagev1.CSINode]{
 			Prepare: func(_ context.Context, n, old *storagev1.CSINode) {
