@@ -39,6 +39,7 @@ var rooms = map[string][]string{
 	"embed":                    nil,
 	"conformance":              nil,
 	"chain/documents":          nil,
+	"chain/features":           nil,
 	"chain/secretvalues":       nil,
 	"chain/trace":              {"chain/internal/rawclient"},
 	"chain/fault":              {"chain/internal/rawclient"},
@@ -51,7 +52,7 @@ var rooms = map[string][]string{
 	"chain/aggregator":          {"chain/internal"},
 	"chain/extensions":          {"chain/internal"},
 	"chain/core/internal/rules": nil,
-	"chain/core/internal":       {"chain/kind"},
+	"chain/core/internal":       {"chain/features", "chain/kind"},
 	"chain/core":                {"chain/kind", "chain/internal"},
 	"chain":                     nil, // it links the servers, all of which are below it
 	"server/internal/stopper":   nil,

@@ -1,7 +1,7 @@
 package auth
 
 import (
-	"fmt"
+	"encoding/pem"
 	"net"
 	"os"
 	"slices"
@@ -9,6 +9,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	certutil "k8s.io/client-go/util/cert"
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
@@ -82,7 +83,8 @@ func (a *Access) ServerName() string {
 }
 
 // CABundle returns the certificates by which workloads know the server: that of its own authority
-// and, if the options name a serving certificate, those in its file.
+// and, if the options name a serving certificate, those in its file. That file may hold the key too,
+// which nobody else may see.
 func (a *Access) CABundle() []byte {
 	bundle := slices.Clone(a.PKI.CA.Cert)
 	if a.serving.cert == "" {
@@ -92,5 +94,11 @@ func (a *Access) CABundle() []byte {
 	if err != nil { // the server has just read it
 		return bundle
 	}
-	return fmt.Appendf(bundle, "%s", named)
+	for block, rest := pem.Decode(named); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == certutil.CertificateBlockType {
+			block.Headers = nil
+			bundle = append(bundle, pem.EncodeToMemory(block)...)
+		}
+	}
+	return bundle
 }

@@ -24,6 +24,9 @@ func newState(objects map[schema.GroupResource][]*unstructured.Unstructured) Sta
 	for resource, list := range objects {
 		same := map[string][]map[string]string{} // several if their names are generated
 		for _, o := range list {
+			if ofServer(resource, o) {
+				continue
+			}
 			f := flattening{fields: map[string]string{}, uids: owners,
 				secret: resource.Resource == "secrets" && resource.Group == ""}
 			f.add("", o.Object)
@@ -44,6 +47,15 @@ func newState(objects map[schema.GroupResource][]*unstructured.Unstructured) Sta
 		}
 	}
 	return state
+}
+
+// ofServer reports whether an object is a ClusterTrustBundle with the certificates of the server. A
+// control loop publishes it some time after the start, and its name depends on the certificates.
+func ofServer(resource schema.GroupResource, o *unstructured.Unstructured) bool {
+	signer, _, _ := unstructured.NestedString(o.Object, "spec", "signerName")
+	return resource == schema.GroupResource{
+		Group: "certificates.k8s.io", Resource: "clustertrustbundles",
+	} && signer == "kubernetes.io/kube-apiserver-serving"
 }
 
 // flattening makes fields of an object.

@@ -3,9 +3,9 @@
 package trustbundles
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"time"
@@ -27,17 +27,15 @@ const (
 	Prefix = "kubernetes.io:kube-apiserver-serving:"
 )
 
-// Bundle returns the bundle that publishes PEM certificates, as it is stored. Anything else that is
-// in the files of certificates is left out, because no bundle may have it.
+// Bundle returns the bundle that publishes PEM certificates, as it is stored. A bundle may only have
+// those of authorities.
 func Bundle(roots []byte) *certificatesv1beta1.ClusterTrustBundle {
-	var certificates [][]byte
+	var bundle []byte
 	for block, rest := pem.Decode(roots); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type == "CERTIFICATE" {
-			block.Headers = nil
-			certificates = append(certificates, pem.EncodeToMemory(block))
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil && cert.IsCA {
+			bundle = append(bundle, pem.EncodeToMemory(block)...)
 		}
 	}
-	bundle := bytes.Join(certificates, nil)
 	hash := sha256.Sum256(bundle)
 	return &certificatesv1beta1.ClusterTrustBundle{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s%x", Prefix, hash[:12])},
