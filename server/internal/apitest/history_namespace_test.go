@@ -37,8 +37,11 @@ func makeTeam(t *testing.T, c clients, owner string) {
 	ok(t, err)
 	m := named("limits")
 	m.Labels = map[string]string{"owner": owner}
-	_, err = c.CoreV1().ConfigMaps("team").Create(t.Context(), m, metav1.CreateOptions{})
-	ok(t, err)
+	// Admission may still see the namespace of that name that is gone.
+	eventually(t, "the namespace takes objects", func() error {
+		_, err := c.CoreV1().ConfigMaps("team").Create(t.Context(), m, metav1.CreateOptions{})
+		return err
+	})
 	w := widget("g0.example.com", "gear")
 	w.SetNamespace("team")
 	w.SetLabels(map[string]string{"owner": owner})

@@ -101,7 +101,7 @@ spec:
   selector: {matchLabels: {app: s}}
   template: {metadata: {labels: {app: s}}, spec: {containers: [{name: c, image: i}]}}`},
 	{"", inApps + "statefulsets/s", `spec: {serviceName: other}`,
-		"updates to statefulset spec for fields other than"},
+		"spec.serviceName: Invalid value: \"other\": field is immutable"},
 	{post: "/apis/batch/v1/namespaces/default/jobs", body: `
 metadata: {name: j}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}`},
