@@ -145,12 +145,15 @@ func TestOpensWhatARealClusterWrote(t *testing.T) {
 // and CA, the APIServices, and the roles that are new in 1.37 or cover kinds that are new in 1.37.
 var startWrites = []string{
 	"/registry/apiregistration.k8s.io/apiservices/",
+	"/registry/clusterrolebindings/system:cluster-trust-bundle-discovery",
 	"/registry/clusterrolebindings/" +
 		"system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
 	"/registry/clusterrolebindings/system:controller:podcertificaterequestcleaner",
 	"/registry/clusterrolebindings/system:controller:storage-version-migrator-controller",
+	"/registry/clusterroles/system:cluster-trust-bundle-discovery",
 	"/registry/clusterroles/system:controller:device-taint-eviction-controller",
 	"/registry/clusterroles/system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
+	"/registry/clusterroles/system:controller:node-controller",
 	"/registry/clusterroles/system:controller:podcertificaterequestcleaner",
 	"/registry/clusterroles/system:controller:storage-version-migrator-controller",
 	"/registry/clusterroles/system:kube-scheduler",
