@@ -29,7 +29,7 @@ const (
 
 // Enabled reports whether a gate of this package is on. Gates are shared by the whole process.
 func Enabled(gate featuregate.Feature) bool {
-	if err := Register(); err != nil {
+	if err := register(); err != nil {
 		panic(err) // two libraries of this program disagree about a gate
 	}
 	return utilfeature.DefaultFeatureGate.Enabled(gate)
@@ -37,7 +37,9 @@ func Enabled(gate featuregate.Feature) bool {
 
 // Register makes the gates known to the Kubernetes libraries, so that they can be set and have
 // metrics. Gates that another library has registered stay as they are.
-var Register = sync.OnceValue(func() error {
+func Register() error { return register() }
+
+var register = sync.OnceValue(func() error {
 	gates := utilfeature.DefaultMutableFeatureGate
 	known := gates.GetAllVersioned()
 	missing := history()

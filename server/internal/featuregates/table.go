@@ -2,11 +2,9 @@ package featuregates
 
 // The reasons why gates cannot be switched, or change nothing.
 const (
-	has   = "kinproc always has this feature"
-	lacks = "kinproc does not have this feature"
-	// fieldsOnly is in docs/compatibility.md.
-	fieldsOnly = "kinproc keeps its fields, but its scheduler makes no claims for extended resources"
-	clears     = "kinproc does not have this feature and clears its fields"
+	has    = "kinproc always has this feature"
+	lacks  = "kinproc does not have this feature"
+	clears = "kinproc does not have this feature and clears its fields"
 
 	byVersion         = "--runtime-config alone decides whether its API is served"
 	cloud             = "it is for cloud-controller-manager"
@@ -76,7 +74,7 @@ var table = []gate{
 	{"DRADeviceCompatibilityGroups", alpha, off, never, clears},
 	{"DRADeviceTaintRules", ga, on, always, has},
 	{"DRADeviceTaints", ga, on, always, has},
-	{"DRAExtendedResource", ga, lockedOn, always, fieldsOnly},
+	{"DRAExtendedResource", ga, lockedOn, always, has},
 	{"DRAFractionalCapacityRange", beta, off, never, lacks},
 	{"DRAListTypeAttributes", alpha, off, never, clears},
 	{"DRANodeAllocatableResources", alpha, off, never, clears},

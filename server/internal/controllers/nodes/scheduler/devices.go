@@ -28,7 +28,7 @@ import (
 // supports.
 var deviceFeatures = structured.Features{
 	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true,
-	FractionalCapacityRange: true, PartitionableDevices: true, PrioritizedList: true,
+	PartitionableDevices: true, PrioritizedList: true,
 }
 
 // maxSelectors is how many compiled selectors of devices are kept.
