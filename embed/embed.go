@@ -205,6 +205,7 @@ func (e *Etcd) openDir(opts Options) error {
 	if e.lockInfo, err = lock.file.Stat(); err != nil {
 		return explain("lock "+dir, err)
 	}
+	e.faults.missing = e.missingFile
 	endSweep := startSweep(os.TempDir())
 	e.undo = append(e.undo, func() error { endSweep(); return nil })
 	return nil

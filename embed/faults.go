@@ -1,9 +1,11 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"strings"
 	"sync"
@@ -22,6 +24,10 @@ type faults struct {
 	any  chan struct{} // closed by the first fault
 	err  error         // the first fault; valid once any is closed
 	once sync.Once
+
+	// missing returns why etcd cannot find its files, or nil if they are there. It is nil until
+	// [Etcd.openDir] sets it, and for an ephemeral member.
+	missing func() error
 }
 
 func newFaults() *faults { return &faults{any: make(chan struct{})} }
@@ -62,6 +68,9 @@ func inCall() bool {
 // report records the first fault and ignores the others, which are consequences of it.
 func (f *faults) report(err error) {
 	f.once.Do(func() {
+		if f.missing != nil && errors.Is(err, fs.ErrNotExist) {
+			err = cmp.Or(f.missing(), err)
+		}
 		f.err = err
 		close(f.any)
 	})
