@@ -211,13 +211,13 @@ OPENAPI_PACKAGES := $(addprefix k8s.io/api/, \
 	events/v1 \
 	flowcontrol/v1 \
 	lifecycle/v1alpha1 \
-	networking/v1 \
+	networking/v1 networking/v1beta1 \
 	node/v1 \
 	policy/v1 \
 	rbac/v1 \
 	resource/v1 resource/v1alpha3 resource/v1beta1 resource/v1beta2 \
 	scheduling/v1 scheduling/v1alpha3 scheduling/v1beta1 \
-	storage/v1 \
+	storage/v1 storage/v1beta1 \
 	storagemigration/v1 storagemigration/v1beta1) \
 	k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1 \
 	k8s.io/kube-aggregator/pkg/apis/apiregistration/v1 \

@@ -177,7 +177,7 @@ func (o configs) bootstrap() bootstrap.Config {
 
 func (o configs) apis(encryption *etcdconn.Encryption, charges *quota.Charges) apis.Config {
 	c := apis.Config{
-		Version: newEffectiveVersion(), Flags: shownFlags{*o.Options},
+		Version: o.version(), Flags: shownFlags{*o.Options},
 		EventTTL: o.EventTTL, RequestTimeout: o.RequestTimeout, MinRequestTimeout: o.MinRequestTimeout,
 		MaxRequestsInFlight:         o.MaxRequestsInFlight,
 		MaxMutatingRequestsInFlight: o.MaxMutatingRequestsInFlight,

@@ -204,6 +204,8 @@ func (o *Options) addServiceAccountFlags(f *pflag.FlagSet) {
 func (o *Options) addAPIFlags(f *pflag.FlagSet) {
 	f.Var(&o.RuntimeConfig, "runtime-config",
 		"group versions and resources to enable or disable, such as api/beta=true or batch/v1/jobs=false")
+	f.StringVar(&o.EmulatedVersion, "emulated-version", o.EmulatedVersion,
+		"minor version of Kubernetes to behave as: "+strings.Join(EmulatedVersions(), ", "))
 	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates",
 		"features to enable or disable, such as A=true,B=false")
 	f.StringVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange,

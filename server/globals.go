@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"sync"
 
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/version"
@@ -20,35 +21,65 @@ import (
 
 // This file holds the only writes to process-wide variables of the Kubernetes libraries.
 
+// gatesOf is the version of Kubernetes whose feature gates this process has. The first server
+// decides: kinds, control loops and libraries ask the gates while they work.
+var gatesOf struct {
+	sync.Mutex
+	version *utilversion.Version
+}
+
 // setFeatureGates sets feature gates of the Kubernetes libraries, and registers their metrics and
 // those of flow control, which would race with the first servers of a process otherwise. The
 // feature gates are shared by the whole process.
-func setFeatureGates(gates map[string]bool) error {
-	if err := chainfeatures.Register(); err != nil {
+func setFeatureGates(values map[string]bool, of effectiveVersion) error {
+	gatesOf.Lock()
+	defer gatesOf.Unlock()
+	all := utilfeature.DefaultMutableFeatureGate
+	emulated := of.EmulationVersion()
+	switch {
+	case gatesOf.version == nil && !emulated.EqualTo(all.EmulationVersion()):
+		if err := all.SetEmulationVersionAndMinCompatibilityVersion(
+			emulated, of.MinCompatibilityVersion()); err != nil {
+			return fmt.Errorf("set feature gates: %w", err)
+		}
+	case gatesOf.version != nil && !emulated.EqualTo(gatesOf.version):
+		return fmt.Errorf("a server of Kubernetes %s was started in this process before; feature "+
+			"gates are shared by the whole process, so use a process for each version", gatesOf.version)
+	}
+	gatesOf.version = emulated
+	gates, err := featuregates.Of(emulated)
+	if err != nil {
 		return err
 	}
-	registered := registeredGates()
-	if registered[features.ListFromCacheSnapshot].Default {
+	if gates.Default(features.ListFromCacheSnapshot) {
 		// With this gate, a watch cache copies a part of its tree with each event, to serve lists
 		// at old revisions. Here such lists are read from etcd, so the gate is off unless it is set.
-		err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(
-			features.ListFromCacheSnapshot, false)
-		if err != nil {
+		if err := all.OverrideDefault(features.ListFromCacheSnapshot, false); err != nil {
 			return fmt.Errorf("set feature gates: %w", err)
 		}
 	}
-	if set := registered.Switches(gates); set != nil {
-		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(set); err != nil {
+	if set := gates.Switches(values); set != nil {
+		if err := all.SetFromMap(set); err != nil {
 			return fmt.Errorf("set feature gates: %w", err)
 		}
 	}
-	utilfeature.DefaultMutableFeatureGate.AddMetrics()
+	all.AddMetrics()
 	flowcontrolmetrics.Register()
 	return nil
 }
 
-func registeredGates() featuregates.Registered {
-	return utilfeature.DefaultMutableFeatureGate.GetAll()
+// gates returns the feature gates of the version of Kubernetes that the options ask for.
+func (o *Options) gates() (featuregates.Gates, error) {
+	if err := chainfeatures.Register(); err != nil {
+		return featuregates.Gates{}, err
+	}
+	completed := *o
+	completed.complete()
+	emulate, err := utilversion.ParseMajorMinor(completed.EmulatedVersion)
+	if err != nil {
+		return featuregates.Gates{}, fmt.Errorf("emulated version: %w", err)
+	}
+	return featuregates.Of(emulate)
 }
 
 // withLog makes the Kubernetes libraries log to Options.Log wherever they take the logger from the
@@ -85,13 +116,31 @@ type effectiveVersion struct {
 	basecompatibility.EffectiveVersion
 }
 
-// emulated is how many minor versions before its own a kube-apiserver can emulate.
+// emulated is how many minor versions before its own a kube-apiserver can emulate (KEP-4330).
 const emulated = 3
 
-func newEffectiveVersion() effectiveVersion {
+func newEffectiveVersion(emulate *utilversion.Version) effectiveVersion {
 	binary := utilversion.MustParse(KubernetesVersion)
 	floor := binary.SubtractMinor(emulated)
-	return effectiveVersion{basecompatibility.NewEffectiveVersion(binary, false, floor, floor)}
+	v := basecompatibility.NewEffectiveVersion(binary, false, floor, floor)
+	v.SetEmulationVersion(emulate)
+	return effectiveVersion{v}
+}
+
+// EmulatedVersions returns the versions for Options.EmulatedVersion, such as "1.37", the oldest
+// first.
+func EmulatedVersions() []string {
+	binary := utilversion.MustParse(KubernetesVersion)
+	var versions []string
+	for before := uint(emulated); before > 0; before-- {
+		versions = append(versions, binary.SubtractMinor(before).String())
+	}
+	return append(versions, fmt.Sprintf("%d.%d", binary.Major(), binary.Minor()))
+}
+
+// version returns the version of Kubernetes that the options ask for.
+func (o *Options) version() effectiveVersion {
+	return newEffectiveVersion(utilversion.MustParse(o.EmulatedVersion)) // has been validated
 }
 
 func (v effectiveVersion) Info() *version.Info {

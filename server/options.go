@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,7 +18,6 @@ import (
 	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/auth"
-	"github.com/kinproc/kinproc/server/internal/featuregates"
 )
 
 // Defaults of [Options]. A setting that kube-apiserver has too has the same default.
@@ -190,6 +190,11 @@ type Options struct {
 	// RuntimeConfig enables and disables group versions and resources, for example api/beta=true.
 	// Default: all GA versions are enabled.
 	RuntimeConfig cliflag.ConfigurationMap
+	// EmulatedVersion is the minor version of Kubernetes to behave as, such as "1.35": its kinds,
+	// fields, feature gates and control loops; see [EmulatedVersions]. It is the same for all servers
+	// of a process. Default: that of KubernetesVersion. Source: kube-apiserver's --emulated-version
+	// (KEP-4330).
+	EmulatedVersion string
 	// FeatureGates enable and disable features for the whole process. All gates of kube-apiserver are
 	// known; those that cannot be switched here take the value that they have.
 	FeatureGates map[string]bool
@@ -358,6 +363,8 @@ func (o *Options) complete() {
 		}
 	}
 	set(&o.BindAddress, defaultBindAddress)
+	o.EmulatedVersion = strings.TrimPrefix(strings.TrimPrefix(o.EmulatedVersion, "kube="), "v")
+	set(&o.EmulatedVersion, EmulatedVersions()[emulated])
 	set(&o.ServiceClusterIPRange, defaultServiceClusterIPRange)
 	set(&o.ServiceNodePortRange, defaultServiceNodePortRange)
 	orDefault(&o.ServiceAccountIssuer, defaultServiceAccountIssuer)
@@ -474,8 +481,10 @@ func (o *Options) anonymous() bool {
 func (o *Options) Warnings() []string {
 	var warnings []string
 	warnings = append(warnings, o.ineffective...)
-	for _, sentence := range featuregates.Ineffective(o.FeatureGates) {
-		warnings = append(warnings, o.name("FeatureGates", "feature-gates")+": "+sentence)
+	if gates, err := o.gates(); err == nil {
+		for _, sentence := range gates.Ineffective(o.FeatureGates) {
+			warnings = append(warnings, o.name("FeatureGates", "feature-gates")+": "+sentence)
+		}
 	}
 	if o.DisableAnonymous || o.anonymous() {
 		return warnings

@@ -32,8 +32,8 @@ func New(options Options) (*Server, error) {
 	if err := errors.Join(options.validate()...); err != nil {
 		return nil, err
 	}
-	if err := setFeatureGates(options.FeatureGates); err != nil {
-		return nil, options.wrong("FeatureGates", "feature-gates", "%w", err)
+	if err := setFeatureGates(options.FeatureGates, options.version()); err != nil {
+		return nil, options.wrong("EmulatedVersion", "emulated-version", "%w", err)
 	}
 	return &Server{
 		options: options,

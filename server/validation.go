@@ -95,7 +95,12 @@ func (o *Options) validate() []error {
 	for _, err := range o.validateRuntimeConfig() {
 		wrong("RuntimeConfig", "runtime-config", "%w", err)
 	}
-	if err := registeredGates().Check(o.FeatureGates); err != nil {
+	if versions := EmulatedVersions(); !slices.Contains(versions, o.EmulatedVersion) {
+		wrong("EmulatedVersion", "emulated-version", "%q is not one of %s", o.EmulatedVersion,
+			strings.Join(versions, ", "))
+	} else if gates, err := o.gates(); err != nil {
+		errs = append(errs, err)
+	} else if err := gates.Check(o.FeatureGates); err != nil {
 		wrong("FeatureGates", "feature-gates", "%w", err)
 	}
 	if _, err := controllers.Enabled(o.Controllers); err != nil {

@@ -3,7 +3,6 @@ package core
 import (
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapi "k8s.io/apiserver/pkg/endpoints"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -32,8 +31,8 @@ func (s *Server) Resource(kind schema.GroupVersionKind) (name string, namespaced
 	return "", false, false
 }
 
-// StoredVersion returns the version in which the objects of a request are stored, which is the hub
-// version of their kind. It is empty if the server does not serve them.
+// StoredVersion returns the version in which the objects of a request are stored. It is empty if
+// the server does not serve them.
 func (s *Server) StoredVersion(info *genericapirequest.RequestInfo) schema.GroupVersion {
 	if info.Subresource != "" && info.Subresource != "status" {
 		return schema.GroupVersion{} // it may have another kind
@@ -50,11 +49,7 @@ func (s *Server) StoredVersion(info *genericapirequest.RequestInfo) schema.Group
 		if err != nil {
 			continue
 		}
-		for _, kind := range kinds {
-			if kind.Version != runtime.APIVersionInternal {
-				return kind.GroupVersion()
-			}
-		}
+		return storageVersion(s.scheme, external(kinds))
 	}
 	return schema.GroupVersion{}
 }

@@ -129,6 +129,10 @@ func Begin(generic genericapiserver.Config, config Config) *Builder {
 		}
 		b.groups, b.err = kind.APIGroups(b.scheme, options,
 			generic.MergedResourceConfig.ResourceEnabled, config.Groups...)
+		if b.err == nil {
+			b.groups, b.err = removeUnavailable(b.groups, b.scheme,
+				generic.EffectiveVersion.EmulationVersion(), generic.MergedResourceConfig)
+		}
 	})
 	return b
 }
@@ -211,7 +215,7 @@ func IsHub(example runtime.Object) bool {
 }
 
 // RESTOptions returns storage options that keep the built-in kinds where kube-apiserver keeps them,
-// as protobuf of the hub version.
+// as protobuf of the same version.
 func RESTOptions(backend *etcdstore.Backend) (*etcdstore.Resources, error) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -231,17 +235,20 @@ func RESTOptions(backend *etcdstore.Backend) (*etcdstore.Resources, error) {
 			if err != nil {
 				return etcdstore.Codec{}, err
 			}
-			// The hub version is the type's only external version.
-			hub := kinds[0].GroupVersion()
-			for _, k := range kinds {
-				if k.Version != runtime.APIVersionInternal {
-					hub = k.GroupVersion()
-				}
-			}
-			return codecs[hub], nil
+			return codecs[storageVersion(scheme, external(kinds))], nil
 		},
 		PathOf: func(r schema.GroupResource) string { return r.Resource },
 	}, nil
+}
+
+// external returns the external one of the kinds of a hub type.
+func external(kinds []schema.GroupVersionKind) schema.GroupVersionKind {
+	for _, k := range kinds {
+		if k.Version != runtime.APIVersionInternal {
+			return k
+		}
+	}
+	return kinds[0]
 }
 
 // storageCodecs holds the storage codec of each version.

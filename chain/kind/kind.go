@@ -38,6 +38,9 @@ type Kind[T Object] struct {
 	Categories []string
 	// ClusterScoped kinds are not namespaced.
 	ClusterScoped bool
+	// Enabled reports whether the kind is served at all, for example because a feature gate is on.
+	// It is asked once for each server. Nil means that it is.
+	Enabled func() bool
 	// Versions are further versions, of this group or of another, in which the same objects are
 	// served. Make one with [ServedAs] or [ServedAsSame].
 	Versions []Version

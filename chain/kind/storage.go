@@ -91,6 +91,9 @@ func (k *Kind[T]) servedVersions(
 }
 
 func (k *Kind[T]) resources(b *builder) error {
+	if k.Enabled != nil && !k.Enabled() {
+		return nil
+	}
 	gvs, gvk, err := k.servedVersions(b.scheme)
 	if err != nil {
 		return err

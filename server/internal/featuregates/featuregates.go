@@ -12,43 +12,20 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/version"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
-	"k8s.io/component-base/version"
 
 	"github.com/kinproc/kinproc/server/internal/nearest"
 )
 
 // gate is a feature gate of kube-apiserver.
 type gate struct {
-	name  string
-	stage stage
-	value value
-	here  treatment
+	name string
+	here treatment
 	// why is the reason why the gate is not switched.
 	why string
 }
-
-type stage string
-
-const (
-	alpha      stage = "ALPHA"
-	beta       stage = "BETA"
-	ga         stage = "GA"
-	deprecated stage = "DEPRECATED"
-)
-
-// value is the default of a gate. A locked one cannot be changed in kube-apiserver either.
-type value int
-
-const (
-	off value = iota
-	on
-	lockedOff
-	lockedOn
-)
-
-func (v value) on() bool     { return v == on || v == lockedOn }
-func (v value) locked() bool { return v == lockedOff || v == lockedOn }
 
 // treatment is what kinproc does about a gate.
 type treatment int
@@ -65,42 +42,55 @@ const (
 	client
 )
 
-// Registered is the gates of the Kubernetes libraries: the features that they know.
-type Registered map[featuregate.Feature]featuregate.FeatureSpec
+// Gates are the feature gates of a version of Kubernetes.
+type Gates struct {
+	version *version.Version
+	specs   map[featuregate.Feature]featuregate.FeatureSpec
+}
+
+// Of returns the feature gates of a version of Kubernetes. The libraries must know them.
+func Of(v *version.Version) (Gates, error) {
+	all := utilfeature.DefaultMutableFeatureGate
+	if !v.EqualTo(all.EmulationVersion()) {
+		all = all.DeepCopyAndReset()
+		if err := all.SetEmulationVersion(v); err != nil {
+			return Gates{}, fmt.Errorf("feature gates of Kubernetes %s: %w", v, err)
+		}
+	}
+	return Gates{v, all.GetAll()}, nil
+}
+
+// Default reports whether a gate is on by default.
+func (g Gates) Default(gate featuregate.Feature) bool { return g.specs[gate].Default }
 
 // Check returns an error if a gate has a value that cannot be had.
-func (r Registered) Check(gates map[string]bool) error {
-	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		if err := r.check(name, gates[name]); err != nil {
+func (g Gates) Check(values map[string]bool) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if err := g.check(name, values[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r Registered) check(name string, want bool) error {
+func (g Gates) check(name string, want bool) error {
 	cannot := func(why string) error {
 		return fmt.Errorf("%s=%t: it cannot be switched here, because %s", name, want, why)
 	}
+	spec, ok := g.specs[featuregate.Feature(name)]
 	known := find(name)
-	if known == nil {
-		// a gate of the program that kinproc is part of
-		spec, ok := r[featuregate.Feature(name)]
-		switch {
-		case !ok:
-			return unknown(name)
-		case spec.LockToDefault && spec.Default != want:
-			return cannot(fmt.Sprintf("it is always %t", spec.Default))
-		}
-		return nil
-	}
 	switch {
-	case known.value.locked() && known.value.on() != want:
-		return cannot(fmt.Sprintf("it is always %t in Kubernetes %s", known.value.on(),
-			version.DefaultKubeBinaryVersion))
+	case !ok && known != nil:
+		return fmt.Errorf("Kubernetes %s has no feature %s", g.version, name)
+	case !ok:
+		return g.unknown(name)
+	case spec.LockToDefault && spec.Default != want:
+		return cannot(fmt.Sprintf("it is always %t in Kubernetes %s", spec.Default, g.version))
+	case known == nil: // a gate of the program that kinproc is part of
+		return nil
 	case known.here == always && !want, known.here == never && want:
 		return cannot(known.why)
-	case known.here == client && known.value.on() != want:
+	case known.here == client && spec.Default != want:
 		return cannot("the clients of this process follow the environment variable KUBE_FEATURE_" + name)
 	}
 	return nil
@@ -108,30 +98,28 @@ func (r Registered) check(name string, want bool) error {
 
 // Switches returns the values to set in the libraries. The groups AllAlpha and AllBeta do not
 // include gates that cannot be switched here.
-func (r Registered) Switches(gates map[string]bool) map[string]bool {
-	set := map[string]bool{}
-	for name, want := range gates {
-		if known := find(name); known == nil || known.here == switched {
-			set[name] = want
-		}
-	}
-	if len(set) == 0 {
+func (g Gates) Switches(values map[string]bool) map[string]bool {
+	if len(values) == 0 {
 		return nil
 	}
-	for _, g := range table {
-		if _, ok := r[featuregate.Feature(g.name)]; ok && (g.here == always || g.here == never) {
-			set[g.name] = g.here == always
+	set := maps.Clone(values)
+	for _, row := range table {
+		spec, ok := g.specs[featuregate.Feature(row.name)]
+		if ok && (row.here == always || row.here == never || row.here == client) {
+			set[row.name] = spec.Default
 		}
 	}
 	return set
 }
 
 // Ineffective returns, in sentences, which of the gates differ from the default and change nothing.
-func Ineffective(gates map[string]bool) []string {
+func (g Gates) Ineffective(values map[string]bool) []string {
 	var sentences []string
-	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		if g := find(name); g != nil && g.here == unread && g.value.on() != gates[name] {
-			sentences = append(sentences, fmt.Sprintf("%s=%t has no effect: %s", name, gates[name], g.why))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		row, on := find(name), g.specs[featuregate.Feature(name)].Default
+		if row != nil && row.here == unread && on != values[name] {
+			sentences = append(sentences,
+				fmt.Sprintf("%s=%t has no effect: %s", name, values[name], row.why))
 		}
 	}
 	return sentences
@@ -147,10 +135,10 @@ func find(name string) *gate {
 }
 
 // unknown returns the error about a gate that kube-apiserver does not have either.
-func unknown(name string) error {
-	names := make([]string, len(table))
-	for i, g := range table {
-		names[i] = g.name
+func (g Gates) unknown(name string) error {
+	var names []string
+	for _, feature := range slices.Sorted(maps.Keys(g.specs)) {
+		names = append(names, string(feature))
 	}
 	if question := nearest.Ask(name, names); question != "" {
 		return fmt.Errorf("there is no feature %q; %s", name, question)

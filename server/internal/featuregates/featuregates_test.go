@@ -1,78 +1,79 @@
 package featuregates_test
 
 import (
-	"cmp"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	_ "k8s.io/apiextensions-apiserver/pkg/features" // registers gates, as does the next package
+	"k8s.io/apimachinery/pkg/util/version"
 	_ "k8s.io/apiserver/pkg/server"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/featuregates"
 )
 
-func gates(t *testing.T) featuregates.Registered {
+func gates(t *testing.T, minor string) featuregates.Gates {
 	t.Helper()
 	if err := features.Register(); err != nil {
 		t.Fatal(err)
 	}
-	return featuregates.Registered(utilfeature.DefaultMutableFeatureGate.GetAll())
-}
-
-// TestGatesOfKubeAPIServer reads the gates of a kube-apiserver 1.37: name, stage, default, and
-// whether the default is locked. Each gate is known. Its default is accepted; the other value is
-// accepted, or refused with a reason.
-func TestGatesOfKubeAPIServer(t *testing.T) {
-	t.Parallel()
-	list, err := os.ReadFile("testdata/kube-apiserver-1.37.txt")
+	of, err := featuregates.Of(version.MustParse("1." + minor))
 	if err != nil {
 		t.Fatal(err)
 	}
-	registered := gates(t)
-	var real []string
-	for line := range strings.Lines(string(list)) {
-		fields := strings.Fields(line)
-		name, on, locked := fields[0], fields[2] == "true", len(fields) == 4
-		real = append(real, strings.TrimSpace(line))
-		if err := registered.Check(map[string]bool{name: on}); err != nil {
-			t.Errorf("%s: the default %t: %v", name, on, err)
-		}
-		err := registered.Check(map[string]bool{name: !on})
-		if err != nil && !strings.Contains(err.Error(), "cannot be switched here, because ") {
-			t.Errorf("%s=%t: %v gives no reason", name, !on, err)
-		}
-		if locked && err == nil {
-			t.Errorf("%s=%t is accepted, but kube-apiserver has it locked", name, !on)
-		}
+	return of
+}
+
+// TestGatesOfKubeAPIServer reads the gates of kube-apiserver 1.37 when it emulates each of its
+// versions: name, stage, default, and whether the default is locked. Each gate is known, with the
+// same values. Its default is accepted; the other value is accepted, or refused with a reason.
+func TestGatesOfKubeAPIServer(t *testing.T) {
+	t.Parallel()
+	names, _, follows := featuregates.Rows()
+	if !slices.IsSorted(names) || len(names) < 250 {
+		t.Errorf("%d gates, sorted: %t", len(names), slices.IsSorted(names))
 	}
-	if got := featuregates.Table(); !slices.Equal(got, real) {
-		t.Errorf("the table is not that of kube-apiserver:\n%s", strings.Join(got, "\n"))
-	}
-	if n := len(real); n < 250 {
-		t.Errorf("%d gates are too few", n)
+	for _, minor := range []string{"34", "35", "36", "37"} {
+		list, err := os.ReadFile("testdata/kube-apiserver-1." + minor + ".txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		registered := gates(t, minor)
+		var real []string
+		for line := range strings.Lines(string(list)) {
+			fields := strings.Fields(line)
+			name, on, locked := fields[0], fields[2] == "true", len(fields) == 4
+			real = append(real, strings.TrimSpace(line))
+			if err := registered.Check(map[string]bool{name: on}); err != nil {
+				t.Errorf("1.%s: %s: the default %t: %v", minor, name, on, err)
+			}
+			err := registered.Check(map[string]bool{name: !on})
+			if err != nil && !strings.Contains(err.Error(), "cannot be switched here, because ") {
+				t.Errorf("1.%s: %s=%t: %v gives no reason", minor, name, !on, err)
+			}
+			if locked && err == nil {
+				t.Errorf("1.%s: %s=%t is accepted, but kube-apiserver has it locked", minor, name, !on)
+			}
+			if _, ok := slices.BinarySearch(names, name); !ok {
+				t.Errorf("the table has no row for %s", name)
+			}
+			if always, ok := follows[name]; ok && always != on {
+				t.Errorf("1.%s: kinproc always has %s=%t", minor, name, always)
+			}
+		}
+		if got := registered.List(); !slices.Equal(got, real) {
+			t.Errorf("1.%s: the gates are not those of kube-apiserver:\n%s", minor,
+				strings.Join(got, "\n"))
+		}
 	}
 }
 
-// A gate of the libraries is switched, unless the table says why not. A gate that they do not have
-// is not said to be switched.
-func TestSwitchedGatesAreThoseOfTheLibraries(t *testing.T) {
+// The groups of gates leave out those that cannot be switched.
+func TestGroupsOfGates(t *testing.T) {
 	t.Parallel()
-	registered := gates(t)
-	for _, name := range featuregates.Switched() {
-		found := false
-		for feature := range registered {
-			found = found || string(feature) == name
-		}
-		if !found {
-			t.Errorf("%s is said to be switched, but no library has it", name)
-		}
-	}
-	got := registered.Switches(map[string]bool{"AllAlpha": true, "SchedulerAsyncAPICalls": true})
+	got := gates(t, "37").Switches(map[string]bool{"AllAlpha": true})
 	for name, want := range map[string]bool{
 		"AllAlpha": true, "StorageVersionAPI": false, "CoordinatedLeaderElection": false,
 	} {
@@ -80,32 +81,11 @@ func TestSwitchedGatesAreThoseOfTheLibraries(t *testing.T) {
 			t.Errorf("%s: %t, %t", name, value, ok)
 		}
 	}
-	if _, ok := got["SchedulerAsyncAPICalls"]; ok {
-		t.Error("a gate that the libraries do not know would be set in them")
-	}
-}
-
-// TestGatesOfKinds checks that the gates that kinds and loops ask are switched, with the default of
-// the table.
-func TestGatesOfKinds(t *testing.T) {
-	t.Parallel()
-	registered := gates(t)
-	switched := featuregates.Switched()
-	for _, gate := range features.Names() {
-		if !slices.Contains(switched, string(gate)) {
-			t.Errorf("the table does not say that %s is switched", gate)
-		}
-		spec := registered[gate]
-		line := fmt.Sprintf("%s %s %t", gate, cmp.Or(spec.PreRelease, "GA"), spec.Default)
-		if !slices.Contains(featuregates.Table(), line) {
-			t.Errorf("the table does not have the line %q", line)
-		}
-	}
 }
 
 func TestRefusedGates(t *testing.T) {
 	t.Parallel()
-	registered := gates(t)
+	registered := gates(t, "37")
 	for _, test := range []struct {
 		name string
 		on   bool
@@ -115,7 +95,9 @@ func TestRefusedGates(t *testing.T) {
 		{"DRAExtendedResource", true, ""},
 		{"DRAPartitionableDevices", true, ""},
 		{"DynamicResourceAllocation", false, "always true in Kubernetes 1.37"},
-		{"DRAPartitionableDevices", false, "kinproc always has this feature"},
+		{"DRAPartitionableDevices", false, ""},
+		{"JobManagedBy", false, "always true in Kubernetes 1.37"},
+		{"PodDeletionCost", false, "kinproc always has this feature"},
 		{"GenericWorkload", true, "clears its fields"},
 		{"WatchListClient", false, "KUBE_FEATURE_WatchListClient"},
 		{"SchedulerAsyncAPICalls", true, ""},
@@ -131,11 +113,15 @@ func TestRefusedGates(t *testing.T) {
 			t.Errorf("%s=%t: the error is %v, not %s", test.name, test.on, err, test.want)
 		}
 	}
+	err := gates(t, "34").Check(map[string]bool{"HPAGeneration": true})
+	if want := "Kubernetes 1.34 has no feature HPAGeneration"; err == nil || err.Error() != want {
+		t.Errorf("the error about a gate that came later is %v, not %s", err, want)
+	}
 }
 
 func TestIneffectiveGates(t *testing.T) {
 	t.Parallel()
-	got := featuregates.Ineffective(map[string]bool{
+	got := gates(t, "37").Ineffective(map[string]bool{
 		"SchedulerAsyncAPICalls": true, "GracefulNodeShutdown": true, "EventedPLEG": true,
 	})
 	want := "EventedPLEG=true has no effect: it is for kubelets, of which there are none"

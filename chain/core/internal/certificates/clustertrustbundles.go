@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/signers"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -25,6 +26,7 @@ func ClusterTrustBundles() *kind.Kind[*certificatesv1beta1.ClusterTrustBundle] {
 	return &kind.Kind[T]{
 		Plural:        "clustertrustbundles",
 		ClusterScoped: true,
+		Enabled:       func() bool { return features.Enabled(features.ClusterTrustBundle) },
 		Versions:      []kind.Version{kind.ServedAsSame[*certificatesv1.ClusterTrustBundle, T]()},
 		// validateSigner checks the rest, which depends on the signer
 		Name: path.ValidatePathSegmentName,

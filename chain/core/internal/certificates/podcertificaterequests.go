@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/signers"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -51,7 +52,8 @@ func PodCertificateRequests(
 ) *kind.Kind[*certificatesv1beta1.PodCertificateRequest] {
 	type T = *certificatesv1beta1.PodCertificateRequest
 	return &kind.Kind[T]{
-		Plural: "podcertificaterequests",
+		Plural:  "podcertificaterequests",
+		Enabled: func() bool { return features.Enabled(features.PodCertificateRequest) },
 		Versions: []kind.Version{kind.ServedAs(podCertificateRequestFromV1, podCertificateRequestToV1,
 			func(r *certificatesv1.PodCertificateRequest) {
 				r.Spec.MaxExpirationSeconds = lifetimeOr(r.Spec.MaxExpirationSeconds,

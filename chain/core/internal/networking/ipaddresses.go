@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,9 +19,12 @@ import (
 // address is allocated twice (KEP-1880).
 func IPAddresses() *kind.Kind[*networkingv1.IPAddress] {
 	return &kind.Kind[*networkingv1.IPAddress]{
-		Plural:         "ipaddresses",
-		ShortNames:     []string{"ip"},
-		ClusterScoped:  true,
+		Plural:        "ipaddresses",
+		ShortNames:    []string{"ip"},
+		ClusterScoped: true,
+		Versions: []kind.Version{
+			kind.ServedAsSame[*networkingv1beta1.IPAddress, *networkingv1.IPAddress](),
+		},
 		Name:           ipAddressName,
 		Validate:       validateIPAddress,
 		ValidateUpdate: validateIPAddressUpdate,

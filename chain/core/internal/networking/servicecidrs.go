@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -17,8 +18,11 @@ import (
 // ServiceCIDRs declares servicecidrs, the blocks from which cluster IPs are allocated (KEP-1880).
 func ServiceCIDRs() *kind.Kind[*networkingv1.ServiceCIDR] {
 	return &kind.Kind[*networkingv1.ServiceCIDR]{
-		Plural:         "servicecidrs",
-		ClusterScoped:  true,
+		Plural:        "servicecidrs",
+		ClusterScoped: true,
+		Versions: []kind.Version{
+			kind.ServedAsSame[*networkingv1beta1.ServiceCIDR, *networkingv1.ServiceCIDR](),
+		},
 		Validate:       validateServiceCIDR,
 		ValidateUpdate: validateServiceCIDRUpdate,
 		Table: kind.Table[*networkingv1.ServiceCIDR]{

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	storagev1 "k8s.io/api/storage/v1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -16,7 +17,10 @@ func VolumeAttributesClasses() *kind.Kind[*storagev1.VolumeAttributesClass] {
 		Plural:        "volumeattributesclasses",
 		ShortNames:    []string{"vac"},
 		ClusterScoped: true,
-		Validate:      validateAttributesClass,
+		Versions: []kind.Version{
+			kind.ServedAsSame[*storagev1beta1.VolumeAttributesClass, *storagev1.VolumeAttributesClass](),
+		},
+		Validate: validateAttributesClass,
 		ValidateUpdate: func(
 			ctx context.Context, c, old *storagev1.VolumeAttributesClass,
 		) field.ErrorList {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -23,6 +24,7 @@ func StorageVersionMigrations() *kind.Kind[*storagemigrationv1beta1.StorageVersi
 	return &kind.Kind[T]{
 		Plural:        "storageversionmigrations",
 		ClusterScoped: true,
+		Enabled:       func() bool { return features.Enabled(features.StorageVersionMigrator) },
 		Versions: []kind.Version{
 			kind.ServedAsSame[*storagemigrationv1.StorageVersionMigration, T](),
 		},
