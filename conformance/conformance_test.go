@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,6 +20,9 @@ import (
 )
 
 const token = "conformance-test"
+
+var emulated = flag.String("kubernetes", "",
+	"minor version of Kubernetes that all tests compare, such as 1.35; if empty, the newest")
 
 // exception is an intended difference from kube-apiserver.
 type exception struct {
@@ -159,7 +163,7 @@ func start(t *testing.T) exchanges.Target {
 	}
 	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts,
 		func(o *server.Options) {
-			o.TokenAuthFile = tokens
+			o.TokenAuthFile, o.EmulatedVersion = tokens, *emulated
 		})
 	config := rest.AnonymousClientConfig(s.RESTConfig())
 	transport, err := rest.TransportFor(config)
