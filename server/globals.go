@@ -127,6 +127,11 @@ func newEffectiveVersion(emulate *utilversion.Version) effectiveVersion {
 	return effectiveVersion{v}
 }
 
+// KubernetesVariable is the environment variable with the version of Kubernetes, such as "1.35", of
+// control planes for tests: those of package servertest, and those that stand in for envtest's
+// kube-apiserver. It applies unless a test says otherwise. kinproc exec --kubernetes sets it.
+const KubernetesVariable = "KINPROC_KUBERNETES"
+
 // EmulatedVersions returns the versions for Options.EmulatedVersion, such as "1.37", the oldest
 // first.
 func EmulatedVersions() []string {

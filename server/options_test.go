@@ -114,6 +114,9 @@ func TestErrorsNameOptions(t *testing.T) {
 		{"RuntimeConfig", "runtime-config", func(o *server.Options) {
 			o.RuntimeConfig = map[string]string{"nope/v1": "true"}
 		}},
+		{"EmulatedVersion", "emulated-version", func(o *server.Options) {
+			o.EmulatedVersion = "1.12"
+		}},
 		{"FeatureGates", "feature-gates", func(o *server.Options) {
 			o.FeatureGates = map[string]bool{"Nope": true}
 		}},

@@ -67,6 +67,10 @@ func (s *Server) Dir() string { return up(s, "Dir").directory.Path }
 // Kinds returns the number of built-in kinds that the control plane serves.
 func (s *Server) Kinds() int { return up(s, "Kinds").apis.Chain.Core.Kinds }
 
+// Emulates returns the minor version of Kubernetes that the control plane behaves as, such as
+// "1.35". It may be called before Start.
+func (s *Server) Emulates() string { return s.options.EmulatedVersion }
+
 // URL returns the address of the API for a client on this machine.
 func (s *Server) URL() string { return up(s, "URL").url() }
 

@@ -8,10 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/cli/internal/standin"
 )
 
@@ -19,7 +22,7 @@ import (
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
 func newAssetsCmd(s streams) *cobra.Command {
-	dir := ""
+	var dir, kubernetes string
 	cmd := &cobra.Command{
 		Use:   "envtest-assets",
 		Short: "Print a folder with kube-apiserver, etcd and kubectl, for tests with envtest",
@@ -30,11 +33,18 @@ environment variable:
 
 All three are this program under other names. The folder is in the user's cache directory, one for
 each build of kinproc. It can be removed at any time, and is removed when nobody has asked for it for
-30 days.`,
+30 days.
+
+With --kubernetes, kube-apiserver behaves as an earlier version; that folder is a part of the other:
+
+  KUBEBUILDER_ASSETS=$(kinproc envtest-assets --kubernetes=1.35) go test ./...`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			folder, err := fillAssets(dir)
+			if err := checkVersion(kubernetes); kubernetes != "" && err != nil {
+				return usageError{err}
+			}
+			folder, err := fillAssets(dir, kubernetes)
 			if err != nil {
 				return err
 			}
@@ -44,12 +54,25 @@ each build of kinproc. It can be removed at any time, and is removed when nobody
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "folder to use instead, which must belong to the caller")
 	_ = cmd.MarkFlagDirname("dir") // the flag exists
+	cmd.Flags().StringVar(&kubernetes, "kubernetes", "",
+		"minor version of Kubernetes: "+strings.Join(server.EmulatedVersions(), ", "))
+	_ = cmd.RegisterFlagCompletionFunc("kubernetes",
+		cobra.FixedCompletions(server.EmulatedVersions(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
+// checkVersion returns an error if kinproc cannot behave as a version of Kubernetes.
+func checkVersion(version string) error {
+	if versions := server.EmulatedVersions(); !slices.Contains(versions, version) {
+		return fmt.Errorf("--kubernetes: %q is not one of %s", version, strings.Join(versions, ", "))
+	}
+	return nil
+}
+
 // fillAssets puts the programs into a folder, or into the one in the cache directory, and returns
-// its absolute path.
-func fillAssets(dir string) (string, error) {
+// its absolute path. Those of a version of Kubernetes are in a folder of their own there, whose name
+// is the version.
+func fillAssets(dir, version string) (string, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -63,13 +86,17 @@ func fillAssets(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := standin.Fill(dir, program, os.Link); err != nil {
+	folder := filepath.Join(dir, version)
+	if err := makeOwn(folder); err != nil {
+		return "", err
+	}
+	if err := standin.Fill(folder, program, os.Link); err != nil {
 		return "", err
 	}
 	if cached {
 		pruneAssets(dir, time.Now())
 	}
-	return filepath.Abs(dir)
+	return filepath.Abs(folder)
 }
 
 // assetsKept is how long the folder of a build stays in the cache directory after its last use.

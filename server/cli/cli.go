@@ -117,7 +117,7 @@ custom resources.
 		return usageError{explainFlag(cmd, err)}
 	})
 	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newListCmd(s),
-		newDeleteCmd(s), newLogsCmd(s), newExecCmd(s),
+		newDeleteCmd(s), newLogsCmd(s), newExecCmd(s, args),
 		newSnapshotCmd(s), newResetCmd(s), newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s),
 		newHistoryCmd(s), newFaultCmd(s), newExploreCmd(s), newDashboardCmd(s), newExtensionCmd(s),
 		newOperatorCmd(s), newCompletionCmd(s), newVersionCmd(s))

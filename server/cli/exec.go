@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -23,9 +24,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
-func newExecCmd(s streams) *cobra.Command {
+func newExecCmd(s streams, own []string) *cobra.Command {
 	o := &startOptions{ephemeral: true, server: ephemeralOptions()}
-	parallel := 1
+	parallel, kubernetes := 1, ""
 	cmd := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command with a control plane of its own",
@@ -48,7 +49,13 @@ With --parallel N, there are N control planes, for tests that run in N workers. 
 KUBECONFIG_N name their kubeconfigs, and KUBECONFIG the first. A fault is for each of them, and must
 have hit something in one.
 
-  kinproc exec --parallel 4 -- pytest -n 4`,
+  kinproc exec --parallel 4 -- pytest -n 4
+
+With --kubernetes, the control plane behaves as an earlier version of Kubernetes. KINPROC_KUBERNETES
+tells the version to tests that start control planes themselves. With several versions, the command
+runs once for each, and exec prints a table of results. The exit code is the largest one.
+
+  kinproc exec --kubernetes=` + strings.Join(server.EmulatedVersions(), ",") + ` -- go test ./...`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("exec takes a command (see kinproc exec --help)")}
@@ -56,6 +63,19 @@ have hit something in one.
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			versions, err := versionsOf(kubernetes)
+			switch {
+			case err != nil:
+				return usageError{err}
+			case len(versions) > 0 && cmd.Flags().Changed("emulated-version"):
+				return usageError{errors.New("--kubernetes and --emulated-version say the same: leave out one")}
+			case len(versions) > 1:
+				signals, stop := execSignals()
+				defer stop()
+				return execEach(s, versions, own, args, signals)
+			case len(versions) == 1:
+				o.server.EmulatedVersion = versions[0]
+			}
 			return o.exec(cmd.Context(), s, parallel, args)
 		},
 	}
@@ -65,6 +85,9 @@ have hit something in one.
 		"fault in words, such as 'verb=update times=1 conflict'; may be repeated")
 	sections.FlagSet("exec").IntVar(&parallel, "parallel", parallel,
 		fmt.Sprintf("number of control planes, at most %d", maxParallel))
+	sections.FlagSet("exec").StringVar(&kubernetes, "kubernetes", "",
+		"versions of Kubernetes to run the command with: some of "+
+			strings.Join(server.EmulatedVersions(), ","))
 	sections.FlagSet("exec").IntVarP(&o.verbosity, "v", "v", 0,
 		"how much to log to standard error; 0 is nothing")
 	o.addFromFlag(sections.FlagSet("exec"))
@@ -74,6 +97,7 @@ have hit something in one.
 		cmd.Flags().AddFlagSet(set)
 	}
 	completeServerFlags(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("kubernetes", completeList(server.EmulatedVersions()))
 	width, _, _ := term.TerminalSize(s.out)
 	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
 	return cmd
@@ -114,9 +138,8 @@ func (o *startOptions) exec(ctx context.Context, s streams, n int, args []string
 	}
 	o.warn(s)
 	// From here on, signals are for the command. Without a command they end the start.
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
+	signals, stop := execSignals()
+	defer stop()
 	starting, cancel := untilInterrupted(ctx)
 	defer cancel()
 	o.server.Log = setLogging(o.verbosity)
@@ -142,6 +165,13 @@ func (o *startOptions) exec(ctx context.Context, s streams, n int, args []string
 		})
 	}
 	return next()
+}
+
+// execSignals returns the signals that exec passes on, until stop is called.
+func execSignals() (signals <-chan os.Signal, stop func()) {
+	all := make(chan os.Signal, 4)
+	signal.Notify(all, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	return all, func() { signal.Stop(all) }
 }
 
 // validateParallel returns an error if there cannot be n control planes with these options.
@@ -177,22 +207,24 @@ func execWith(
 	cmd.Args[0] = args[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+beds[0].kubeconfig, "USE_EXISTING_CLUSTER=true",
-		assetsVariable+"="+assets)
+		assetsVariable+"="+assets, server.KubernetesVariable+"="+beds[0].Emulates())
 	for i, bed := range beds {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("KUBECONFIG_%d=%s", i+1, bed.kubeconfig))
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("run %s: %w", args[0], err)
 	}
-	if err := attend(cmd, beds, signals); err != nil {
+	if _, err := attend(cmd, beds, signals); err != nil {
 		return err
 	}
 	return missedFaults(ctx, beds)
 }
 
 // attend waits for a command, and passes signals on to it. If a control plane fails, it ends the
-// command.
-func attend(cmd *exec.Cmd, beds []testBed, signals <-chan os.Signal) error {
+// command. Interrupted is true if there was a signal.
+func attend(
+	cmd *exec.Cmd, beds []testBed, signals <-chan os.Signal,
+) (interrupted bool, err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	attending, stop := context.WithCancel(context.Background())
@@ -210,6 +242,7 @@ func attend(cmd *exec.Cmd, beds []testBed, signals <-chan os.Signal) error {
 	for {
 		select {
 		case s := <-signals:
+			interrupted = true
 			// A terminal sends Ctrl-C to the command too, which may take a second one for
 			// impatience.
 			if s != os.Interrupt || !xterm.IsTerminal(int(os.Stdin.Fd())) {
@@ -218,13 +251,13 @@ func attend(cmd *exec.Cmd, beds []testBed, signals <-chan os.Signal) error {
 		case err := <-ended:
 			for _, bed := range beds {
 				if bed.Err() != nil {
-					return bed.Err()
+					return interrupted, bed.Err()
 				}
 			}
 			if exit := new(exec.ExitError); errors.As(err, &exit) {
-				return exitError{exitCode(exit)}
+				return interrupted, exitError{exitCode(exit)}
 			}
-			return err
+			return interrupted, err
 		}
 	}
 }

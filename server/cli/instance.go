@@ -39,9 +39,11 @@ type record struct {
 	Kubeconfig string    `json:"kubeconfig"`
 	Started    time.Time `json:"started"`
 	Ephemeral  bool      `json:"ephemeral,omitempty"`
-	// Version is that of kinproc, and Nodes the number of simulated nodes.
-	Version string `json:"version,omitempty"`
-	Nodes   int    `json:"nodes,omitempty"`
+	// Version is that of kinproc, Kubernetes the minor version that it behaves as, and Nodes the
+	// number of simulated nodes.
+	Version    string `json:"version,omitempty"`
+	Kubernetes string `json:"kubernetes,omitempty"`
+	Nodes      int    `json:"nodes,omitempty"`
 	// Dashboard is the link of the dashboard that the process serves, or empty.
 	Dashboard string `json:"dashboard,omitempty"`
 	// Settings are those in force, with their sources.
@@ -139,7 +141,7 @@ func (a *announcement) registered() registered {
 	return registered{
 		Port:   portOf(strings.TrimPrefix(a.record.URL, "https://")),
 		Folder: a.folder.path, Name: a.record.Name, Version: a.record.Version,
-		Started: a.record.Started, Ephemeral: a.record.Ephemeral,
+		Kubernetes: a.record.Kubernetes, Started: a.record.Started, Ephemeral: a.record.Ephemeral,
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"os"
@@ -36,7 +37,7 @@ its process.
 				return nil
 			}
 			w := tabwriter.NewWriter(s.out, 0, 8, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tSTATUS\tVERSION\tADDRESS\tNODES\tMEMORY\tSINCE\tDIRECTORY")
+			fmt.Fprintln(w, "NAME\tSTATUS\tVERSION\tKUBERNETES\tADDRESS\tNODES\tMEMORY\tSINCE\tDIRECTORY")
 			for _, l := range all {
 				fmt.Fprintln(w, strings.Join(l.columns(), "\t"))
 			}
@@ -47,12 +48,14 @@ its process.
 
 func (l listed) columns() []string {
 	const none = "-"
-	status, version, address, nodes, memory, since := "stopped", l.Version, none, none, none, none
+	status, version, kubernetes := "stopped", l.Version, l.Kubernetes
+	address, nodes, memory, since := none, none, none, none
 	switch {
 	case l.wrong != nil:
 		status = "untrusted"
 	case l.record != nil:
-		status, version, nodes = "running", l.record.Version, strconv.Itoa(l.record.Nodes)
+		status, version, kubernetes = "running", l.record.Version, l.record.Kubernetes
+		nodes = strconv.Itoa(l.record.Nodes)
 		if u, err := url.Parse(l.record.URL); err == nil {
 			address = u.Host
 		}
@@ -68,8 +71,8 @@ func (l listed) columns() []string {
 		directory += " (ephemeral)"
 	}
 	return []string{
-		shownName(l.Name), status, oneLineOf(version), oneLineOf(address), nodes, memory, since,
-		oneLineOf(directory),
+		shownName(l.Name), status, oneLineOf(version), oneLineOf(cmp.Or(kubernetes, none)),
+		oneLineOf(address), nodes, memory, since, oneLineOf(directory),
 	}
 }
 

@@ -274,7 +274,7 @@ func reachCases(n *neighbours) map[string]reachCase {
 		"all the rest": {
 			args: []string{
 				"--bind-address=0.0.0.0", "--etcd-servers=" + n.etcd, "--etcd-prefix=/open",
-				"--controllers=-*", "--runtime-config=api/all=true", "--feature-gates=AllBeta=true",
+				"--controllers=-*", "--emulated-version=1.34", "--runtime-config=api/all=true", "--feature-gates=AllBeta=true",
 				"--disable-admission-plugins=" + strings.Join(admissionPlugins(), ","),
 				"--enable-aggregator-routing", "--audit-log-path=" + file("audit.log"),
 				"--audit-policy-file=" + file("policy.yaml"), "--max-requests-inflight=100000",

@@ -24,12 +24,13 @@ import (
 // checked as if the user had named it.
 type registered struct {
 	// Folder is the folder of the sandbox, see [folder].
-	Folder    string    `json:"folder"`
-	Name      string    `json:"name"`
-	Version   string    `json:"version"`
-	Started   time.Time `json:"started"`
-	Stopped   time.Time `json:"stopped,omitzero"`
-	Ephemeral bool      `json:"ephemeral,omitempty"`
+	Folder     string    `json:"folder"`
+	Name       string    `json:"name"`
+	Version    string    `json:"version"`
+	Kubernetes string    `json:"kubernetes,omitempty"`
+	Started    time.Time `json:"started"`
+	Stopped    time.Time `json:"stopped,omitzero"`
+	Ephemeral  bool      `json:"ephemeral,omitempty"`
 	// Port is the port that the sandbox keeps.
 	Port int `json:"port,omitempty"`
 }

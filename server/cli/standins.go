@@ -22,8 +22,8 @@ func standIn(ctx context.Context, s streams, name string, args []string) int {
 	case standin.Etcd:
 		cmd = standin.NewEtcdCommand()
 	default:
-		cmd = standin.NewAPIServerCommand(os.Getenv(standin.ControllersVariable), setLogging,
-			serveStandIn)
+		cmd = standin.NewAPIServerCommand(standin.Emulated(os.Args[0]),
+			os.Getenv(standin.ControllersVariable), setLogging, serveStandIn)
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetArgs(args)

@@ -298,6 +298,7 @@ func (o *startOptions) record(
 		Started:    began,
 		Ephemeral:  o.ephemeral,
 		Version:    server.Version(),
+		Kubernetes: srv.Emulates(),
 		Nodes:      nodes,
 		Settings:   o.describe(name, portOf(strings.TrimPrefix(srv.URL(), "https://"))),
 	}
@@ -529,6 +530,10 @@ func (o *startOptions) printScreen(
 			"\n  --etcd-servers=%s --etcd-cafile=%s \\\n  --etcd-certfile=%s --etcd-keyfile=%s",
 			endpoint, forShell(ca), forShell(cert), forShell(key))
 	}
+	kubernetes := server.KubernetesVersion
+	if version := srv.Emulates(); !strings.HasPrefix(kubernetes, "v"+version+".") {
+		kubernetes += " as " + version
+	}
 	fmt.Fprintf(w, `kinproc %s, Kubernetes %s, ready in %d ms
 
   %s
@@ -537,7 +542,7 @@ func (o *startOptions) printScreen(
   client → aggregator → core (%d kinds) → extensions → 404
 
 %s stops it; %s.
-`, server.Version(), server.KubernetesVersion, ready.Milliseconds(), srv.URL(),
+`, server.Version(), kubernetes, ready.Milliseconds(), srv.URL(),
 		setKubeconfig(kubeconfig), etcd, srv.Kinds(), stop, kept)
 	if kept := o.notOfThisStart(); len(kept) > 0 {
 		fmt.Fprint(w, "\nBesides the flags of this start and the defaults:\n\n")

@@ -51,6 +51,7 @@ package servertest
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/kinproc/kinproc/server"
@@ -89,7 +90,7 @@ const (
 // standard error, call klog.LogToStderr(true) after Run.
 func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	t.Helper()
-	var options server.Options
+	options := server.Options{EmulatedVersion: os.Getenv(server.KubernetesVariable)}
 	for _, c := range configure {
 		c(&options)
 	}
@@ -134,6 +135,16 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 // once and share: what is in it need not be created again for each test.
 func From(snapshot *server.Snapshot) func(*server.Options) {
 	return func(o *server.Options) { o.From = snapshot }
+}
+
+// Kubernetes returns an option for [Run] that makes the control plane behave as a minor version of
+// Kubernetes, such as "1.35"; see [server.Options]. A process has control planes of one version:
+// the first decides, and starting one of another version fails the test. So set the version for all
+// tests of a package, or let the environment variable KINPROC_KUBERNETES have it:
+//
+//	KINPROC_KUBERNETES=1.35 go test ./...
+func Kubernetes(version string) func(*server.Options) {
+	return func(o *server.Options) { o.EmulatedVersion = version }
 }
 
 // WithoutControllers is an option for [Run] that disables all controllers, so that nothing changes

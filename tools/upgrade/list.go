@@ -72,7 +72,7 @@ func sections() []section {
 			},
 		},
 		{
-			"Feature gates", "server/internal/featuregates, and its testdata",
+			"Feature gates", "chain/features, and server/internal/featuregates with its testdata",
 			[]reader{{gates, nil}, {clientGates, nil}},
 		},
 		{

@@ -135,6 +135,7 @@ func (r *reader) top(n *yaml.Node) {
 	r.mapping(n, "", []field{
 		flag("name", "name", r.one),
 		flag("port", "secure-port", r.port),
+		flag("kubernetes", "emulated-version", r.one),
 		flag("nodes", nodesFlag, r.one),
 		flag("nodeCapacity", "simulated-node-capacity", r.amounts),
 		{"nodeKinds", func(key string, value *yaml.Node) { r.each(value, key, r.nodeKind) }},

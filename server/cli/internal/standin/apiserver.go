@@ -21,16 +21,18 @@ const ControllersVariable = "KINPROC_CONTROLLERS"
 // Serve starts a control plane, calls use when it is ready, and stops it when use has returned.
 type Serve func(ctx context.Context, o server.Options, use func(*server.Server) error) error
 
-// NewAPIServerCommand returns the command of kube-apiserver. It runs until its context ends. The
-// function log returns the logger for a verbosity, at which 0 is nothing.
+// NewAPIServerCommand returns the command of kube-apiserver, which emulates a version of Kubernetes
+// unless that is empty. It runs until its context ends. The function log returns the logger for a
+// verbosity, at which 0 is nothing.
 func NewAPIServerCommand(
-	controllers string, log func(verbosity int) logr.Logger, serve Serve,
+	emulated, controllers string, log func(verbosity int) logr.Logger, serve Serve,
 ) *cobra.Command {
 	o := server.Options{
 		SecurePort:         6443,
 		AuthorizationModes: []string{"AlwaysAllow"},
 		DisallowPrivileged: true,
 		Controllers:        []string{"-*"},
+		EmulatedVersion:    emulated,
 	}
 	cmd := &cobra.Command{
 		Use:   APIServer,

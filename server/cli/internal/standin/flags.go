@@ -24,7 +24,7 @@ var unsupported = map[string]string{
 	"kinproc serves profiles at the API's port only":   "debug-socket-path",
 	"kinproc connects directly":                        "egress-selector-config-file",
 	"kinproc has traces of its own, see kinproc trace": "tracing-config-file",
-	"kinproc serves one version of Kubernetes": `emulated-version emulation-forward-compatible
+	"kinproc emulates a version as it was": `emulation-forward-compatible
 		min-compatibility-version runtime-config-emulation-forward-compatible`,
 	"kinproc serves the metrics of the Kubernetes libraries as they are": `allow-metric-labels
 		allow-metric-labels-manifest disabled-metrics show-hidden-metrics-for-version`,

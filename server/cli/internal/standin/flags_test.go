@@ -19,7 +19,7 @@ func TestFlagsOfKubeAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := standin.NewAPIServerCommand("", func(int) logr.Logger { return logr.Discard() }, nil)
+	cmd := standin.NewAPIServerCommand("", "", func(int) logr.Logger { return logr.Discard() }, nil)
 	for _, name := range append(strings.Fields(string(names)), "no-such-flag") {
 		accepted := cmd.Flags().Lookup(name) != nil
 		err := cmd.ParseFlags([]string{"--" + name + "=x"})

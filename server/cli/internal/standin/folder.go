@@ -9,10 +9,26 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
+
+	"github.com/kinproc/kinproc/server"
 )
+
+// Emulated returns the version of Kubernetes that a program in a folder stands in for: the folder's
+// name if that is one, otherwise what the environment variable says.
+func Emulated(program string) string {
+	if path, err := exec.LookPath(program); err == nil {
+		folder := filepath.Base(filepath.Dir(path))
+		if slices.Contains(server.EmulatedVersions(), folder) {
+			return folder
+		}
+	}
+	return os.Getenv(server.KubernetesVariable)
+}
 
 // Fill puts a program into a directory under the names of the programs that it stands in for. It
 // links the files with the given function, such as [os.Link], and copies the program where that
@@ -46,7 +62,7 @@ func checkFolder(dir string) error {
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case name == APIServer+suffix, name == Etcd+suffix, name == Kubectl+suffix,
-			strings.HasPrefix(name, unfinished):
+			strings.HasPrefix(name, unfinished), slices.Contains(server.EmulatedVersions(), name):
 			return nil // whose program it is, holds says
 		}
 	}
