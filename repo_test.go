@@ -53,7 +53,7 @@ var rooms = map[string][]string{
 	"chain/extensions":          {"chain/internal"},
 	"chain/core/internal/rules": nil,
 	"chain/core/internal":       {"chain/features", "chain/kind"},
-	"chain/core":                {"chain/kind", "chain/internal"},
+	"chain/core":                {"chain/features", "chain/internal", "chain/kind"},
 	"chain":                     nil, // it links the servers, all of which are below it
 	"server/internal/stopper":   nil,
 	"server/internal/option":    nil,

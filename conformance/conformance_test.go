@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,21 +55,65 @@ func exceptions(t *testing.T) map[string]string {
 	return reasons
 }
 
+// recordings returns the recordings of a version of Kubernetes, or of the newest. The folder of an
+// earlier one has those that differ.
+func recordings(t *testing.T, version string) []*exchanges.Recording {
+	t.Helper()
+	all, err := exchanges.Load(os.DirFS("testdata"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 60 {
+		t.Fatalf("found only %d recordings", len(all))
+	}
+	if version == "" {
+		return all
+	}
+	others, err := exchanges.Load(os.DirFS(filepath.Join("testdata", version)))
+	if err != nil || len(others) == 0 {
+		t.Fatalf("found %d recordings of %s: %v", len(others), version, err)
+	}
+	for _, other := range others {
+		i := slices.IndexFunc(all, func(r *exchanges.Recording) bool { return r.Name == other.Name })
+		if i < 0 {
+			t.Fatalf("only %s has a recording %s", version, other.Name)
+		}
+		all[i] = other
+	}
+	return all
+}
+
+// TestAnswersAsEarlierKubeAPIServers replays what kube-apiserver answers when it emulates earlier
+// versions, each in a process of its own.
+func TestAnswersAsEarlierKubeAPIServers(t *testing.T) {
+	t.Parallel()
+	if *emulated != "" || *recordedServer != "" {
+		t.Skip("this is such a process")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := server.EmulatedVersions()
+	for _, version := range versions[:len(versions)-1] {
+		cmd := exec.CommandContext(t.Context(), program, "-test.v", "-kubernetes="+version,
+			"-test.run=^TestAnswersAsKubeAPIServer$")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("as Kubernetes %s: %v\n%s", version, err, out)
+		}
+	}
+}
+
 // Every recording is replayed against its own control plane: the recordings run in parallel, and
 // each expects to start with an empty cluster.
 func TestAnswersAsKubeAPIServer(t *testing.T) {
 	t.Parallel()
-	recordings, err := exchanges.Load(os.DirFS("testdata"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(recordings) < 60 {
-		t.Fatalf("found only %d recordings", len(recordings))
-	}
 	if *recordedServer != "" {
-		record(t, recordings)
+		record(t, recordings(t, ""))
 		return
 	}
+	recordings := recordings(t, *emulated)
 	var mu sync.Mutex
 	meant, seen, replayed := exceptions(t), map[string]bool{}, map[string]bool{}
 	words := &wordings{found: map[string][]string{}}
@@ -91,7 +136,9 @@ func TestAnswersAsKubeAPIServer(t *testing.T) {
 			})
 		}
 	})
-	words.check(t, replayed)
+	if *emulated == "" {
+		words.check(t, replayed)
+	}
 	for key, reason := range meant {
 		if file, _, _ := strings.Cut(key, "/"); !replayed[file] {
 			continue // not selected by -run

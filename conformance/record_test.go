@@ -1,9 +1,14 @@
 package conformance_test
 
 import (
+	"errors"
 	"flag"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -15,7 +20,8 @@ var recordedServer = flag.String("record", "",
 		"docs/upgrading.md says how to start it")
 
 // record sends the recorded requests to a kube-apiserver that has just started, and writes what it
-// answers into testdata. It logs what differs from what was recorded before.
+// answers into testdata. It logs what differs from what was recorded before. If the server emulates
+// an earlier version, the folder of that version in testdata gets the recordings that differ.
 func record(t *testing.T, recordings []*exchanges.Recording) {
 	t.Helper()
 	target := targetOf(t, *recordedServer)
@@ -30,6 +36,10 @@ func record(t *testing.T, recordings []*exchanges.Recording) {
 	version, err := kubernetes.NewForConfigOrDie(config).Discovery().ServerVersion()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if version.EmulationMinor != version.Minor {
+		recordEmulated(t, recordings, target, version)
+		return
 	}
 	// The recordings create custom resources, whose documents are not compared.
 	v2, v3 := openAPIFacts(t, config)
@@ -55,6 +65,36 @@ func record(t *testing.T, recordings []*exchanges.Recording) {
 		}
 		r.Server = server
 		if err := r.Save("testdata"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func recordEmulated(
+	t *testing.T, recordings []*exchanges.Recording, target exchanges.Target, v *version.Info,
+) {
+	t.Helper()
+	emulated := v.EmulationMajor + "." + v.EmulationMinor
+	dir := filepath.Join("testdata", emulated)
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range recordings {
+		differences, err := r.Record(t.Context(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := slices.IndexFunc(differences, outOfTime)
+		if late >= 0 {
+			t.Errorf("%s/%s took longer than a second: start another server, and record again",
+				r.Name, differences[late].Case)
+		}
+		if len(differences) == 0 {
+			continue
+		}
+		t.Logf("%s: %d answers differ", r.Name, len(differences))
+		r.Server = "kube-apiserver " + v.GitVersion + " as " + emulated
+		if err := r.Save(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
