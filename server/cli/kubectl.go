@@ -93,9 +93,12 @@ func newRealKubectl(
 	s streams, config *genericclioptions.ConfigFlags, args []string,
 ) *cobra.Command {
 	io := genericiooptions.IOStreams{In: s.in, Out: s.out, ErrOut: s.err}
+	// An alias of a kuberc file sets the arguments of the command, which SetArgs would undo. Without
+	// an alias, cobra takes those of the process, which does nothing but run kubectl.
+	os.Args = append([]string{"kubectl"}, args...)
 	k := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
 		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
-		Arguments:     append([]string{"kubectl"}, args...),
+		Arguments:     os.Args,
 		ConfigFlags:   config,
 		IOStreams:     io,
 	})
@@ -104,7 +107,6 @@ func newRealKubectl(
 			cmdutil.CheckErr(printKubectlVersion(cmd, config, io))
 		}
 	}
-	k.SetArgs(args)
 	return k
 }
 
