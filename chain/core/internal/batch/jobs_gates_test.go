@@ -11,6 +11,7 @@ import (
 
 func TestWhatASuspendedJobMayChange(t *testing.T) {
 	t.Parallel()
+	fresh, starting := batchv1.JobStatus{}, batchv1.JobStatus{Active: 1}
 	started := batchv1.JobStatus{StartTime: &metav1.Time{}}
 	stopped := started
 	stopped.Conditions = []batchv1.JobCondition{
@@ -24,17 +25,18 @@ func TestWhatASuspendedJobMayChange(t *testing.T) {
 		status    batchv1.JobStatus
 		on, off   answer
 	}{
-		"runs":                         {false, started, answer{}, answer{}},
-		"never started":                {true, batchv1.JobStatus{}, answer{true, true}, answer{true, false}},
-		"never started, but has a pod": {true, batchv1.JobStatus{Active: 1}, answer{}, answer{true, false}},
-		"not yet stopped":              {true, started, answer{}, answer{}},
-		"stopped":                      {true, stopped, answer{true, true}, answer{}},
-		"stopped, but has a pod":       {true, stopping, answer{}, answer{}},
+		"runs":                   {false, started, answer{}, answer{}},
+		"never started":          {true, fresh, answer{true, true}, answer{true, false}},
+		"starting":               {true, starting, answer{}, answer{true, false}},
+		"not yet stopped":        {true, started, answer{}, answer{}},
+		"stopped":                {true, stopped, answer{true, true}, answer{}},
+		"stopped, but has a pod": {true, stopping, answer{}, answer{}},
 	} {
 		job := &batchv1.Job{Spec: batchv1.JobSpec{Suspend: &test.suspended}, Status: test.status}
 		for on, want := range map[bool]answer{true: test.on, false: test.off} {
 			var got answer
-			got.directives, got.resources = mayChange(job, func(featuregate.Feature) bool { return on })
+			gates := func(featuregate.Feature) bool { return on }
+			got.directives, got.resources = mayChange(job, gates)
 			if got != want {
 				t.Errorf("%s, gates on: %t: got %v, want %v", name, on, got, want)
 			}

@@ -152,8 +152,8 @@ func validatePriorityLevel(
 		func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })...)
 }
 
-// excludes reports whether a value of type is may not have the field of type own. Unless declarative
-// validation is enforced, the field is refused only for the other valid type.
+// excludes reports whether a value of type is may not have the field of type own. Unless
+// declarative validation is enforced, the field is refused only for the other valid type.
 func excludes[T ~string](is, own, other T) bool {
 	if features.Enabled(genericfeatures.DeclarativeValidationBeta) {
 		return is != own

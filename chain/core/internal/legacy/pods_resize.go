@@ -128,8 +128,8 @@ func validateResize(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	rest := p.Spec.DeepCopy()
 	if hasResources(&p.Spec) || hasResources(&old.Spec) {
 		if !features.Enabled(features.InPlacePodLevelResourcesVerticalScaling) {
-			return append(errs, field.Forbidden(field.NewPath(""), "a pod with pod-level resources "+
-				"cannot be resized while InPlacePodLevelResourcesVerticalScaling is off"))
+			return append(errs, field.Forbidden(field.NewPath(""),
+				"pod-level resources cannot be resized: InPlacePodLevelResourcesVerticalScaling is off"))
 		}
 		errs = append(errs, takeBackPodResize(rest, &old.Spec, spec)...)
 	}

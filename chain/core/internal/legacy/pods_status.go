@@ -90,7 +90,8 @@ func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, validatePodAddresses(p, old, path)...)
 	if name := p.Status.NominatedNodeName; name != "" && name != old.Status.NominatedNodeName {
 		errs = append(errs, invalidName(path.Child("nominatedNodeName"), name)...)
-		if old.Spec.NodeName != "" && features.Enabled(features.ClearingNominatedNodeNameAfterBinding) {
+		if old.Spec.NodeName != "" &&
+			features.Enabled(features.ClearingNominatedNodeNameAfterBinding) {
 			errs = append(errs, field.Forbidden(path.Child("nominatedNodeName"),
 				"the pod is already assigned to a node"))
 		}

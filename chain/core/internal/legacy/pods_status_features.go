@@ -27,7 +27,9 @@ func statusFeatures() []statusFeature {
 	) statusFeature {
 		return statusFeature{
 			gate: gate,
-			used: func(s *corev1.PodStatus) bool { return slices.ContainsFunc(containerStatuses(s), used) },
+			used: func(s *corev1.PodStatus) bool {
+				return slices.ContainsFunc(containerStatuses(s), used)
+			},
 			drop: func(s *corev1.PodStatus) {
 				for _, c := range containerStatuses(s) {
 					drop(c)
@@ -37,7 +39,9 @@ func statusFeatures() []statusFeature {
 	}
 	return []statusFeature{
 		{
-			used: func(s *corev1.PodStatus) bool { return len(s.NodeAllocatableResourceClaimStatuses) > 0 },
+			used: func(s *corev1.PodStatus) bool {
+				return len(s.NodeAllocatableResourceClaimStatuses) > 0
+			},
 			drop: func(s *corev1.PodStatus) { s.NodeAllocatableResourceClaimStatuses = nil },
 		},
 		{
@@ -47,7 +51,9 @@ func statusFeatures() []statusFeature {
 		ofContainers("", hasImageDigest, dropVolumeStatus),
 		{
 			gate: features.InPlacePodLevelResourcesVerticalScaling,
-			used: func(s *corev1.PodStatus) bool { return s.Resources != nil || s.AllocatedResources != nil },
+			used: func(s *corev1.PodStatus) bool {
+				return s.Resources != nil || s.AllocatedResources != nil
+			},
 			drop: func(s *corev1.PodStatus) { s.Resources, s.AllocatedResources = nil, nil },
 		},
 		{

@@ -30,14 +30,18 @@ func TestStatusFieldsOfGates(t *testing.T) {
 		},
 		features.DRAExtendedResource: {
 			used: corev1.PodStatus{
-				ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "a"},
+				ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{
+					ResourceClaimName: "a",
+				},
 			},
 		},
 		features.ResourceHealthStatus: {
 			used:    container(health),
 			cleared: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{}}},
 		},
-		features.ResourceHealthStatusMessage: {used: container(withMessage), cleared: container(health)},
+		features.ResourceHealthStatusMessage: {
+			used: container(withMessage), cleared: container(health),
+		},
 	}
 	for _, f := range statusFeatures() {
 		if f.gate == "" {

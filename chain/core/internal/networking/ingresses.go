@@ -143,7 +143,8 @@ func validateIngressUpdate(_ context.Context, in, old *networkingv1.Ingress) fie
 	for _, rule := range old.Spec.Rules {
 		// As in kube-apiserver, services whose names begin with a digit count as wrong here.
 		r.anyWildcardRule = r.anyWildcardRule ||
-			strings.Contains(rule.Host, "*") && len(ingressRules{}.validateHTTPRule(rule.HTTP, nil)) > 0
+			strings.Contains(rule.Host, "*") &&
+				len(ingressRules{}.validateHTTPRule(rule.HTTP, nil)) > 0
 	}
 	return r.validate(in)
 }

@@ -122,7 +122,8 @@ func TestServiceNamesOfIngresses(t *testing.T) {
 	for _, in := range []*networkingv1.Ingress{
 		ingress(), {Spec: networkingv1.IngressSpec{DefaultBackend: new(backend("1s"))}},
 	} {
-		if got := strict.validate(in); len(got) != 1 || !strings.HasSuffix(got[0].Field, "service.name") {
+		got := strict.validate(in)
+		if len(got) != 1 || !strings.HasSuffix(got[0].Field, "service.name") {
 			t.Errorf("strict: %v", got)
 		}
 		if got := relaxed.validate(in); len(got) > 0 {

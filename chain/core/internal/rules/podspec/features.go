@@ -237,14 +237,14 @@ func HasRestartRules(spec *corev1.PodSpec) bool { return restartRules(spec, fals
 // restartsAll are the rules that restart the whole pod, and those of sidecars (KEP-5532). They are
 // never cleared: validation refuses them.
 func restartsAll(spec *corev1.PodSpec) bool {
-	any := func(c corev1.Container) bool {
+	has := func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
 			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
 		})
 	}
-	return slices.ContainsFunc(spec.Containers, any) ||
+	return slices.ContainsFunc(spec.Containers, has) ||
 		slices.ContainsFunc(spec.InitContainers, func(c corev1.Container) bool {
-			return any(c) || isSidecar(&c) && len(c.RestartPolicyRules) > 0
+			return has(c) || isSidecar(&c) && len(c.RestartPolicyRules) > 0
 		})
 }
 

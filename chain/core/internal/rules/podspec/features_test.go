@@ -213,16 +213,18 @@ func TestPodLevelResources(t *testing.T) {
 		"requests": {
 			completePodResources, corev1.ResourceRequirements{Requests: list("cpu", "2")},
 			corev1.ResourceRequirements{
-				Requests: list("cpu", "2", "memory", "1Gi"), Limits: list("cpu", "2", "memory", "1Gi"),
+				Requests: list("cpu", "2", "memory", "1Gi"),
+				Limits:   list("cpu", "2", "memory", "1Gi"),
 			},
 		},
 		"limits": {
 			completePodResources, corev1.ResourceRequirements{Limits: list("cpu", "3")},
 			corev1.ResourceRequirements{
-				Requests: list("cpu", "500m", "memory", "1Gi"), Limits: list("cpu", "3", "memory", "1Gi"),
+				Requests: list("cpu", "500m", "memory", "1Gi"),
+				Limits:   list("cpu", "3", "memory", "1Gi"),
 			},
 		},
-		"none": {completePodResources, corev1.ResourceRequirements{}, corev1.ResourceRequirements{}},
+		"none": {complete: completePodResources},
 	} {
 		spec := &corev1.PodSpec{Containers: []corev1.Container{container}, Resources: &test.given}
 		test.complete(spec)
