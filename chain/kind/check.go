@@ -143,6 +143,7 @@ func (k *Kind[T]) checkStatus() field.ErrorList {
 	var errs field.ErrorList
 	for name, set := range map[string]bool{
 		"StatusOnCreate":      k.Quirks.StatusOnCreate,
+		"StatusWithSpec":      k.Quirks.StatusWithSpec != nil,
 		"StatusNameOnUpdate":  k.Quirks.StatusNameOnUpdate,
 		"StatusAnyFinalizers": k.Quirks.StatusAnyFinalizers,
 		"NoStatusTable":       k.Quirks.NoStatusTable,

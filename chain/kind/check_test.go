@@ -102,6 +102,7 @@ func TestRefusedDeclarations(t *testing.T) {
 		"quirks of no status": {
 			&node{Plural: "nodes", Quirks: kind.Quirks{
 				StatusOnCreate:      true,
+				StatusWithSpec:      func() bool { return false },
 				StatusNameOnUpdate:  true,
 				StatusAnyFinalizers: true,
 				NoStatusTable:       true,
@@ -109,6 +110,7 @@ func TestRefusedDeclarations(t *testing.T) {
 			[]string{
 				"Quirks.NoStatusTable: Forbidden", "Quirks.StatusAnyFinalizers: Forbidden",
 				"Quirks.StatusNameOnUpdate: Forbidden", "Quirks.StatusOnCreate: Forbidden",
+				"Quirks.StatusWithSpec: Forbidden",
 			},
 		},
 		"incomplete scale": {

@@ -24,6 +24,9 @@ type Quirks struct {
 
 	// StatusOnCreate keeps the status that the client sends with a new object.
 	StatusOnCreate bool
+	// StatusWithSpec reports whether clients set the status together with the rest of the object
+	// too. It is asked for each request; nil means no.
+	StatusWithSpec func() bool
 	// StatusNameOnUpdate is NameOnUpdate for updates of the status.
 	StatusNameOnUpdate bool
 	// StatusAnyFinalizers is AnyFinalizers for updates of the status.

@@ -210,10 +210,15 @@ func (k stored) newStore(b *builder, versions []string) (*genericregistry.Store,
 
 // mainResetFields returns the fields that clients cannot set through the main resource.
 func (k *Kind[T]) mainResetFields() []string {
-	if k.ResetFields == nil && k.Status != nil {
+	if k.ResetFields == nil && k.resetsStatus() {
 		return []string{"status"}
 	}
 	return k.ResetFields
+}
+
+// resetsStatus reports whether the main resource ignores the status that clients send.
+func (k *Kind[T]) resetsStatus() bool {
+	return k.Status != nil && (k.Quirks.StatusWithSpec == nil || !k.Quirks.StatusWithSpec())
 }
 
 // attributes returns the labels and fields that selectors match.

@@ -44,7 +44,7 @@ func (s strategy) Canonicalize(obj runtime.Object) {
 
 func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	t := obj.(Object)
-	if s.k.Status != nil && !s.k.Quirks.StatusOnCreate {
+	if s.k.resetsStatus() && !s.k.Quirks.StatusOnCreate {
 		partOf(t, "Status").SetZero()
 	}
 	if s.k.tracksGeneration() {
@@ -57,7 +57,7 @@ func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 
 func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	t, o := obj.(Object), old.(Object)
-	if s.k.Status != nil {
+	if s.k.resetsStatus() {
 		partOf(t, "Status").Set(partOf(o, "Status"))
 	}
 	if s.k.PrepareUpdate != nil {

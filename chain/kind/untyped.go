@@ -12,8 +12,8 @@ import (
 func (k *Kind[T]) untyped() *Kind[Object] {
 	u := &Kind[Object]{
 		Plural: k.Plural, Singular: k.Singular, ShortNames: k.ShortNames, Categories: k.Categories,
-		ClusterScoped: k.ClusterScoped,
-		Versions:      k.Versions,
+		ClusterScoped: k.ClusterScoped, Enabled: k.Enabled,
+		Versions: k.Versions,
 
 		Name:           k.Name,
 		Default:        untypedAct(k.Default),

@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-helpers/nodedeclaredfeatures"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
@@ -37,15 +38,16 @@ func (p *nodeFeatures) InspectEffectiveVersion(v compatibility.EffectiveVersion)
 func (p *nodeFeatures) Validate(
 	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
 ) error {
-	if !plugin.Is(a, pods, "") && !plugin.Is(a, pods, "resize") {
+	if !features.Enabled(features.NodeDeclaredFeatures) ||
+		!plugin.Is(a, pods, "") && !plugin.Is(a, pods, "resize") {
 		return nil
 	}
 	pod, old, err := changedOnNode(a)
 	if pod == nil {
 		return err
 	}
-	features := nodedeclaredfeatures.DefaultFramework
-	needed, err := features.InferForPodUpdate(podInfo(old), podInfo(pod), p.version)
+	framework := nodedeclaredfeatures.DefaultFramework
+	needed, err := framework.InferForPodUpdate(podInfo(old), podInfo(pod), p.version)
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}
@@ -56,7 +58,7 @@ func (p *nodeFeatures) Validate(
 	if err != nil {
 		return err
 	}
-	match, err := features.MatchNode(needed, node)
+	match, err := framework.MatchNode(needed, node)
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}

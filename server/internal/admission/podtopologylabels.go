@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
@@ -26,6 +27,9 @@ func newPodTopologyLabels() admission.Interface {
 func (p *podTopologyLabels) Admit(
 	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
 ) error {
+	if !features.Enabled(features.PodTopologyLabelsAdmission) {
+		return nil
+	}
 	var meta *metav1.ObjectMeta
 	var node string
 	switch obj := a.GetObject().(type) {

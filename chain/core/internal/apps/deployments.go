@@ -57,7 +57,10 @@ func Deployments() *kind.Kind[*appsv1.Deployment] {
 		Warnings: deploymentWarnings,
 		Status: &kind.Status[*appsv1.Deployment]{
 			// The status subresource may change annotations, but not labels.
-			Prepare:     func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
+			Prepare: func(_ context.Context, d, old *appsv1.Deployment) {
+				d.Labels = old.Labels
+				dropTerminating(&d.Status.TerminatingReplicas, old.Status.TerminatingReplicas)
+			},
 			ResetFields: []string{"spec", "metadata.labels"},
 			Validate:    validateDeploymentStatus,
 		},

@@ -62,6 +62,9 @@ func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 			return podspec.TemplateWarnings(templatePath, &r.Spec.Template, &old.Spec.Template)
 		},
 		Status: &kind.Status[*appsv1.ReplicaSet]{
+			Prepare: func(_ context.Context, r, old *appsv1.ReplicaSet) {
+				dropTerminating(&r.Status.TerminatingReplicas, old.Status.TerminatingReplicas)
+			},
 			Validate: func(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
 				s := r.Status
 				return append(workloads.ValidateReplicaCounts(workloads.ReplicaCounts{

@@ -3,6 +3,7 @@ package autoscaling
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -32,11 +33,13 @@ func HorizontalPodAutoscalers() *kind.Kind[*autoscalingv2.HorizontalPodAutoscale
 		},
 		Default: setDefaults,
 		PrepareCreate: func(_ context.Context, a *autoscalingv2.HorizontalPodAutoscaler) {
+			dropTolerance(a, &autoscalingv2.HorizontalPodAutoscaler{})
 			if features.Enabled(features.HPAGeneration) {
 				a.Generation = 1
 			}
 		},
 		PrepareUpdate: func(_ context.Context, a, old *autoscalingv2.HorizontalPodAutoscaler) {
+			dropTolerance(a, old)
 			changed := !equality.Semantic.DeepEqual(a.Spec, old.Spec)
 			if changed && features.Enabled(features.HPAGeneration) {
 				a.Generation = old.Generation + 1
@@ -78,6 +81,30 @@ func HorizontalPodAutoscalers() *kind.Kind[*autoscalingv2.HorizontalPodAutoscale
 			},
 		},
 	}
+}
+
+// dropTolerance clears the tolerances if their feature is off, unless old has one.
+func dropTolerance(a, old *autoscalingv2.HorizontalPodAutoscaler) {
+	if features.Enabled(features.HPAConfigurableTolerance) {
+		return
+	}
+	for _, r := range scalingRules(old) {
+		if r.Tolerance != nil {
+			return
+		}
+	}
+	for _, r := range scalingRules(a) {
+		r.Tolerance = nil
+	}
+}
+
+func scalingRules(a *autoscalingv2.HorizontalPodAutoscaler) []*autoscalingv2.HPAScalingRules {
+	if a.Spec.Behavior == nil {
+		return nil
+	}
+	return slices.DeleteFunc(
+		[]*autoscalingv2.HPAScalingRules{a.Spec.Behavior.ScaleUp, a.Spec.Behavior.ScaleDown},
+		func(r *autoscalingv2.HPAScalingRules) bool { return r == nil })
 }
 
 func setDefaults(a *autoscalingv2.HorizontalPodAutoscaler) {

@@ -13,10 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 const (
@@ -255,21 +257,37 @@ func validateJobChange(
 	return errs
 }
 
-// validateTemplateChange rejects changes to the template. Metadata, scheduling directives and
-// resources may change while the job is suspended and has no pods (KEP-2926, KEP-5440).
+// validateTemplateChange rejects changes to the template, except for those that [mayChange] allows.
 func validateTemplateChange(
 	tmpl *corev1.PodTemplateSpec, old *batchv1.Job, path *field.Path,
 ) field.ErrorList {
-	idle := ptr.Deref(old.Spec.Suspend, false) && old.Status.Active == 0 &&
-		(old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended))
-	if !idle {
-		return apivalidation.ValidateImmutableField(tmpl, &old.Spec.Template, path)
+	directives, resources := mayChange(old, features.Enabled)
+	keep := old.Spec.Template.DeepCopy()
+	if directives {
+		keep.Labels, keep.Annotations = tmpl.Labels, tmpl.Annotations
+		keepScheduling(&keep.Spec, &tmpl.Spec)
 	}
-	keep := old.Spec.Template.Spec.DeepCopy()
-	keepScheduling(keep, &tmpl.Spec)
-	keepResources(keep.Containers, tmpl.Spec.Containers)
-	keepResources(keep.InitContainers, tmpl.Spec.InitContainers)
-	return apivalidation.ValidateImmutableField(tmpl.Spec, *keep, path.Child("spec"))
+	if !resources {
+		return apivalidation.ValidateImmutableField(tmpl, keep, path)
+	}
+	keepResources(keep.Spec.Containers, tmpl.Spec.Containers)
+	keepResources(keep.Spec.InitContainers, tmpl.Spec.InitContainers)
+	return apivalidation.ValidateImmutableField(tmpl.Spec, keep.Spec, path.Child("spec"))
+}
+
+// mayChange reports whether the scheduling directives and metadata of the template may change, and
+// the resources: while the job is suspended and has no pods (KEP-2926, KEP-5440). Without their
+// features, directives may change only before the first start, and resources never.
+func mayChange(
+	old *batchv1.Job, on func(featuregate.Feature) bool,
+) (directives, resources bool) {
+	suspended, started := ptr.Deref(old.Spec.Suspend, false), old.Status.StartTime != nil
+	idle := suspended && old.Status.Active == 0 && (!started || isTrue(old, batchv1.JobSuspended))
+	directives = suspended && !started
+	if on(features.MutableSchedulingDirectivesForSuspendedJobs) {
+		directives = idle
+	}
+	return directives, idle && on(features.MutablePodResourcesForSuspendedJobs)
 }
 
 // keepScheduling copies the scheduling directives of spec to keep.

@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	genericfeatures "k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/util/shufflesharding"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -113,10 +115,12 @@ func validatePriorityLevel(
 		errs = append(errs, field.Invalid(at.Child("type"), spec.Type,
 			"must be Exempt for the priority level exempt, and for no other"))
 	}
-	if spec.Limited != nil && spec.Type != flowcontrolv1.PriorityLevelEnablementLimited {
+	const limited, exempt = flowcontrolv1.PriorityLevelEnablementLimited,
+		flowcontrolv1.PriorityLevelEnablementExempt
+	if spec.Limited != nil && excludes(spec.Type, limited, exempt) {
 		errs = append(errs, field.Forbidden(at.Child("limited"), "may only be set for type Limited"))
 	}
-	if spec.Exempt != nil && spec.Type != flowcontrolv1.PriorityLevelEnablementExempt {
+	if spec.Exempt != nil && excludes(spec.Type, exempt, limited) {
 		errs = append(errs, field.Forbidden(at.Child("exempt"), "may only be set for type Exempt"))
 	}
 	switch spec.Type {
@@ -148,6 +152,15 @@ func validatePriorityLevel(
 		func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })...)
 }
 
+// excludes reports whether a value of type is may not have the field of type own. Unless
+// declarative validation is enforced, the field is refused only for the other valid type.
+func excludes[T ~string](is, own, other T) bool {
+	if features.Enabled(genericfeatures.DeclarativeValidationBeta) {
+		return is != own
+	}
+	return is == other
+}
+
 // asFixed reports whether spec is the fixed spec of a mandatory level. Operators may change the
 // field exempt of the exempt level, so that field is ignored.
 func asFixed(spec, fixed *flowcontrolv1.PriorityLevelConfigurationSpec) bool {
@@ -165,7 +178,8 @@ func validateLimited(
 	errs = append(errs, percent(l.LendablePercent, at.Child("lendablePercent"))...)
 	errs = append(errs, notNegative(l.BorrowingLimitPercent, at.Child("borrowingLimitPercent"))...)
 	at, queuing := at.Child("limitResponse"), l.LimitResponse.Queuing
-	if queuing != nil && l.LimitResponse.Type != flowcontrolv1.LimitResponseTypeQueue {
+	if queuing != nil && excludes(l.LimitResponse.Type, flowcontrolv1.LimitResponseTypeQueue,
+		flowcontrolv1.LimitResponseTypeReject) {
 		errs = append(errs, field.Forbidden(at.Child("queuing"), "may only be set for type Queue"))
 	}
 	switch l.LimitResponse.Type {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -55,6 +56,10 @@ func Nodes() *kind.Kind[*corev1.Node] {
 				if old.Status.Config == nil {
 					n.Status.Config = nil
 				}
+				if old.Status.NodeInfo.RunningInUserNamespace == nil &&
+					!features.Enabled(features.KubeletInUserNamespace) {
+					n.Status.NodeInfo.RunningInUserNamespace = nil
+				}
 			},
 			Validate: validateNodeUpdate,
 		},
@@ -86,7 +91,7 @@ func defaultNode(n *corev1.Node) {
 }
 
 // dropUnsupported clears unsupported fields, unless old uses them: dynamic kubelet configuration,
-// which Kubernetes has removed, and podPreemptionPolicy, whose feature is off.
+// which Kubernetes has removed, and those of features that are off.
 func dropUnsupported(n, old *corev1.Node) {
 	if old.Spec.ConfigSource == nil {
 		n.Spec.ConfigSource = nil
@@ -96,6 +101,9 @@ func dropUnsupported(n, old *corev1.Node) {
 	}
 	if old.Spec.PodPreemptionPolicy == nil {
 		n.Spec.PodPreemptionPolicy = nil
+	}
+	if len(old.Status.DeclaredFeatures) == 0 && !features.Enabled(features.NodeDeclaredFeatures) {
+		n.Status.DeclaredFeatures = nil
 	}
 }
 

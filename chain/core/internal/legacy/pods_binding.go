@@ -16,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	storageerrors "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/util/dryrun"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // bindingREST implements bindings, which assigns pods to nodes. Schedulers use [podBindingREST]
@@ -123,10 +125,14 @@ func assign(p *corev1.Pod, binding *corev1.Binding) error {
 		return fmt.Errorf("pod %s still has scheduling gates", p.Name)
 	}
 	p.Spec.NodeName = binding.Target.Name
-	p.Status.NominatedNodeName = ""
+	if features.Enabled(features.ClearingNominatedNodeNameAfterBinding) {
+		p.Status.NominatedNodeName = ""
+	}
 	p.Annotations = overlay(p.Annotations, binding.Annotations)
 	// topology labels of the node, which admission copies to the binding (KEP-4742)
-	p.Labels = overlay(p.Labels, binding.Labels)
+	if features.Enabled(features.PodTopologyLabelsAdmission) {
+		p.Labels = overlay(p.Labels, binding.Labels)
+	}
 	setPodCondition(&p.Status,
 		corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return nil

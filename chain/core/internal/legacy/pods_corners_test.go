@@ -246,7 +246,7 @@ func TestResizesThatAreRefused(t *testing.T) {
 			func(p *corev1.Pod) {
 				p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "4")}
 			},
-			func(p *corev1.Pod) { p.Spec.Resources = nil }, []string{"spec.resources Forbidden"},
+			func(p *corev1.Pod) { p.Spec.Resources = nil }, nil, // kept
 		},
 		"init container": {
 			nil, func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources.Requests = amounts("cpu", "2") },
@@ -300,14 +300,16 @@ func TestResourcesOfWholePods(t *testing.T) {
 		return corev1.ResourceRequirements{Limits: limits, Requests: requests}
 	}
 	ofContainer := resources(amounts("cpu", "2", "memory", "1Gi", "hugepages-2Mi", "4Mi"), nil)
-	pages := amounts("hugepages-2Mi", "4Mi")
 	for name, test := range map[string]struct{ of, container, want corev1.ResourceRequirements }{
 		"only requests": {
 			resources(nil, amounts("cpu", "3")), resources(amounts("memory", "1Gi"), nil),
-			resources(nil, amounts("cpu", "3")),
+			resources(amounts("memory", "1Gi"), amounts("cpu", "3", "memory", "1Gi")),
 		},
-		"with huge pages": {resources(nil, amounts("cpu", "3")), ofContainer, resources(pages,
-			amounts("cpu", "3", "memory", "1Gi", "hugepages-2Mi", "4Mi"))},
+		"with huge pages": {
+			resources(nil, amounts("cpu", "3")), ofContainer,
+			resources(amounts("cpu", "3", "memory", "1Gi", "hugepages-2Mi", "4Mi"),
+				amounts("cpu", "3", "memory", "1Gi", "hugepages-2Mi", "4Mi")),
+		},
 		"only limits": {
 			resources(amounts("cpu", "3"), nil), resources(nil, amounts("memory", "1Gi")),
 			resources(amounts("cpu", "3"), amounts("cpu", "3", "memory", "1Gi")),

@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/warning"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 func preparePod(ctx context.Context, p *corev1.Pod) {
@@ -19,6 +21,7 @@ func preparePod(ctx context.Context, p *corev1.Pod) {
 	fixGracePeriod(p)
 	mergeLabelKeys(p)
 	copyAppArmorAnnotations(ctx, p)
+	podspec.DefaultPodResources(&p.Spec)
 	qos := p.Status.QOSClass // a class that the client sets is kept
 	if qos == "" {
 		qos = podQOS(p)
@@ -36,6 +39,7 @@ func preparePod(ctx context.Context, p *corev1.Pod) {
 
 func preparePodUpdate(_ context.Context, p, old *corev1.Pod) {
 	podspec.SyncServiceAccount(&p.Spec)
+	podspec.KeepPodResources(&p.Spec, &old.Spec)
 	podspec.DropDisabledSpecFields(&p.Spec, &old.Spec)
 	fixGracePeriod(p)
 }
@@ -126,7 +130,9 @@ func copyAppArmorAnnotations(ctx context.Context, p *corev1.Pod) {
 // Pod-level resources, if set, replace the resources of the containers.
 func podQOS(p *corev1.Pod) corev1.PodQOSClass {
 	var all []corev1.ResourceRequirements
-	if r := p.Spec.Resources; r != nil {
+	if r := p.Spec.Resources; r != nil &&
+		(!features.Enabled(features.PodLevelResourcesFixKubeletQOSClass) ||
+			resourcehelper.IsPodLevelResourcesSet(p)) {
 		all = append(all, *r)
 	} else {
 		for _, c := range p.Spec.InitContainers {

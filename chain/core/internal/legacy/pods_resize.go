@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // keepAllBut reverts p to old, except for what change copies from the new spec.
@@ -78,7 +79,11 @@ func prepareResize(_ context.Context, p, old *corev1.Pod) {
 	keepAllBut(p, old, func(spec, wanted *corev1.PodSpec) {
 		spec.Containers = resized(spec.Containers, wanted.Containers)
 		spec.InitContainers = resized(spec.InitContainers, wanted.InitContainers)
-		spec.Resources = wanted.Resources
+		if features.Enabled(features.InPlacePodLevelResourcesVerticalScaling) {
+			spec.Resources = wanted.Resources
+			podspec.KeepPodResources(spec, &old.Spec)
+		}
+		podspec.DefaultPodResources(spec)
 		podspec.DropDisabledSpecFields(spec, &old.Spec)
 	})
 }
@@ -122,6 +127,10 @@ func validateResize(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	}
 	rest := p.Spec.DeepCopy()
 	if hasResources(&p.Spec) || hasResources(&old.Spec) {
+		if !features.Enabled(features.InPlacePodLevelResourcesVerticalScaling) {
+			return append(errs, field.Forbidden(field.NewPath(""),
+				"pod-level resources cannot be resized: InPlacePodLevelResourcesVerticalScaling is off"))
+		}
 		errs = append(errs, takeBackPodResize(rest, &old.Spec, spec)...)
 	}
 	if len(old.Status.NodeAllocatableResourceClaimStatuses) > 0 {
@@ -203,13 +212,20 @@ func takeBackContainers(rest, old *corev1.PodSpec, spec *field.Path) field.Error
 	for i := range rest.InitContainers {
 		c, was, at := &rest.InitContainers[i], &old.InitContainers[i],
 			spec.Child("initContainers").Index(i)
-		errs = append(errs, removedAmounts(&c.Resources, &was.Resources, at.Child("resources"))...)
 		changed := !equality.Semantic.DeepEqual(c, was)
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		if !sidecar && !features.Enabled(features.InPlacePodVerticalScalingInitContainers) {
+			if changed {
+				errs = append(errs, field.Forbidden(spec,
+					"the resources of init containers are immutable, except for those of sidecars"))
+			}
+			continue
+		}
+		errs = append(errs, removedAmounts(&c.Resources, &was.Resources, at.Child("resources"))...)
 		takeBack(&c.Resources, &was.Resources)
 		if !equality.Semantic.DeepEqual(c, was) {
 			errs = append(errs, field.Forbidden(at, "only cpu and memory resources can be resized"))
 		}
-		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 		restarts := slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
 			return p.RestartPolicy == corev1.RestartContainer
 		})

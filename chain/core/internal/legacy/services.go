@@ -17,8 +17,18 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
+
+// serviceName validates the name of a new service, which could begin only with a letter before
+// KEP-5311.
+func serviceName(name string, prefix bool) []string {
+	if features.Enabled(features.RelaxedServiceNameValidation) {
+		return apivalidation.NameIsDNSLabel(name, prefix)
+	}
+	return apivalidation.NameIsDNS1035Label(name, prefix)
+}
 
 // Services declares services. The allocator allocates cluster IPs and node ports; if it is nil,
 // services cannot be created or updated. The client, a client of this server, finds the endpoints
@@ -32,7 +42,7 @@ func Services(
 		Plural:        "services",
 		ShortNames:    []string{"svc"},
 		Categories:    []string{"all"},
-		Name:          apivalidation.NameIsDNSLabel,
+		Name:          serviceName,
 		Default:       defaultService,
 		PrepareUpdate: func(_ context.Context, s, old *corev1.Service) { dropWhatTypeForbids(s, old) },
 		Validate: func(_ context.Context, s *corev1.Service) field.ErrorList {

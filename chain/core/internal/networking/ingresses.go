@@ -14,6 +14,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -115,10 +116,13 @@ func addressCell(ingress []networkingv1.IngressLoadBalancerIngress) string {
 type ingressRules struct {
 	anySecretName   bool
 	anyWildcardRule bool
+	// anyServiceName allows names of services that begin with a digit (KEP-5311).
+	anyServiceName bool
 }
 
 func validateIngressCreate(_ context.Context, in *networkingv1.Ingress) field.ErrorList {
-	errs := ingressRules{}.validate(in)
+	r := ingressRules{anyServiceName: features.Enabled(features.RelaxedServiceNameValidation)}
+	errs := r.validate(in)
 	class, annotated := in.Annotations[classAnnotation]
 	if annotated && in.Spec.IngressClassName != nil && class != *in.Spec.IngressClassName {
 		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class,
@@ -128,16 +132,35 @@ func validateIngressCreate(_ context.Context, in *networkingv1.Ingress) field.Er
 }
 
 func validateIngressUpdate(_ context.Context, in, old *networkingv1.Ingress) field.ErrorList {
-	var r ingressRules
+	r := ingressRules{
+		anyServiceName: features.Enabled(features.RelaxedServiceNameValidation) ||
+			hasDigitService(old),
+	}
 	for _, tls := range old.Spec.TLS {
 		r.anySecretName = r.anySecretName ||
 			tls.SecretName != "" && len(validation.IsDNS1123Subdomain(tls.SecretName)) > 0
 	}
 	for _, rule := range old.Spec.Rules {
+		// As in kube-apiserver, services whose names begin with a digit count as wrong here.
 		r.anyWildcardRule = r.anyWildcardRule ||
-			strings.Contains(rule.Host, "*") && len(validateHTTPRule(rule.HTTP, nil)) > 0
+			strings.Contains(rule.Host, "*") &&
+				len(ingressRules{}.validateHTTPRule(rule.HTTP, nil)) > 0
 	}
 	return r.validate(in)
+}
+
+// hasDigitService reports whether an ingress has a service whose name begins with a digit.
+func hasDigitService(in *networkingv1.Ingress) bool {
+	digit := func(b *networkingv1.IngressBackend) bool {
+		return b != nil && b.Service != nil &&
+			len(apivalidation.NameIsDNSLabel(b.Service.Name, false)) == 0 &&
+			len(apivalidation.NameIsDNS1035Label(b.Service.Name, false)) > 0
+	}
+	return digit(in.Spec.DefaultBackend) ||
+		slices.ContainsFunc(in.Spec.Rules, func(rule networkingv1.IngressRule) bool {
+			return rule.HTTP != nil && slices.ContainsFunc(rule.HTTP.Paths,
+				func(p networkingv1.HTTPIngressPath) bool { return digit(&p.Backend) })
+		})
 }
 
 func (r ingressRules) validate(in *networkingv1.Ingress) field.ErrorList {
@@ -148,7 +171,7 @@ func (r ingressRules) validate(in *networkingv1.Ingress) field.ErrorList {
 			"either `defaultBackend` or `rules` must be specified"))
 	}
 	if spec.DefaultBackend != nil {
-		errs = append(errs, validateBackend(spec.DefaultBackend, path.Child("defaultBackend"))...)
+		errs = append(errs, r.validateBackend(spec.DefaultBackend, path.Child("defaultBackend"))...)
 	}
 	for i, rule := range spec.Rules {
 		rulePath := path.Child("rules").Index(i)
@@ -158,7 +181,7 @@ func (r ingressRules) validate(in *networkingv1.Ingress) field.ErrorList {
 		}
 		errs = append(errs, validateHost(rule.Host, rulePath.Child("host"))...)
 		if !r.anyWildcardRule || !strings.Contains(rule.Host, "*") {
-			errs = append(errs, validateHTTPRule(rule.HTTP, rulePath.Child("http"))...)
+			errs = append(errs, r.validateHTTPRule(rule.HTTP, rulePath.Child("http"))...)
 		}
 	}
 	for i, tls := range spec.TLS {
@@ -200,7 +223,9 @@ func validateHost(host string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateHTTPRule(http *networkingv1.HTTPIngressRuleValue, path *field.Path) field.ErrorList {
+func (r ingressRules) validateHTTPRule(
+	http *networkingv1.HTTPIngressRuleValue, path *field.Path,
+) field.ErrorList {
 	if http == nil {
 		return nil
 	}
@@ -209,12 +234,14 @@ func validateHTTPRule(http *networkingv1.HTTPIngressRuleValue, path *field.Path)
 		errs = append(errs, field.Required(path.Child("paths"), ""))
 	}
 	for i := range http.Paths {
-		errs = append(errs, validateHTTPPath(&http.Paths[i], path.Child("paths").Index(i))...)
+		errs = append(errs, r.validateHTTPPath(&http.Paths[i], path.Child("paths").Index(i))...)
 	}
 	return errs
 }
 
-func validateHTTPPath(p *networkingv1.HTTPIngressPath, path *field.Path) field.ErrorList {
+func (r ingressRules) validateHTTPPath(
+	p *networkingv1.HTTPIngressPath, path *field.Path,
+) field.ErrorList {
 	if p.PathType == nil {
 		return field.ErrorList{
 			field.Required(path.Child("pathType"), "one of Exact, ImplementationSpecific and Prefix"),
@@ -249,10 +276,12 @@ func validateHTTPPath(p *networkingv1.HTTPIngressPath, path *field.Path) field.E
 				networkingv1.PathTypePrefix,
 			}))
 	}
-	return append(errs, validateBackend(&p.Backend, path.Child("backend"))...)
+	return append(errs, r.validateBackend(&p.Backend, path.Child("backend"))...)
 }
 
-func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.ErrorList {
+func (r ingressRules) validateBackend(
+	b *networkingv1.IngressBackend, path *field.Path,
+) field.ErrorList {
 	switch {
 	case b.Resource != nil && b.Service != nil:
 		return field.ErrorList{field.Invalid(path, "", "may not have both a resource and a service")}
@@ -260,12 +289,12 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 		return validateReference(b.Resource.APIGroup, b.Resource.Kind, b.Resource.Name,
 			path.Child("resource"))
 	case b.Service != nil:
-		return validateServiceBackend(b.Service, path)
+		return r.validateServiceBackend(b.Service, path)
 	}
 	return field.ErrorList{field.Invalid(path, "", "resource or service backend is required")}
 }
 
-func validateServiceBackend(
+func (r ingressRules) validateServiceBackend(
 	s *networkingv1.IngressServiceBackend, path *field.Path,
 ) field.ErrorList {
 	var errs field.ErrorList
@@ -273,7 +302,11 @@ func validateServiceBackend(
 	if s.Name == "" {
 		errs = append(errs, field.Required(name, ""))
 	} else {
-		for _, msg := range apivalidation.NameIsDNSLabel(s.Name, false) {
+		valid := apivalidation.NameIsDNS1035Label
+		if r.anyServiceName {
+			valid = apivalidation.NameIsDNSLabel
+		}
+		for _, msg := range valid(s.Name, false) {
 			errs = append(errs, field.Invalid(name, s.Name, msg))
 		}
 	}

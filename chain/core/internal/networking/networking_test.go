@@ -108,9 +108,30 @@ func TestIngressUpdateKeepsWhatIsThere(t *testing.T) {
 		", "); got != "" {
 		t.Errorf("an unchanged ingress: %s", got)
 	}
-	if got := strings.Join(kindtest.Causes(validateIngressUpdate(t.Context(), old, ingress())),
+	valid := ingress()
+	valid.Spec.Rules[0].HTTP.Paths[0].Backend = backend("s")
+	if got := strings.Join(kindtest.Causes(validateIngressUpdate(t.Context(), old, valid)),
 		", "); got != "spec.rules[0].http.paths Required, spec.tls[0].secretName Invalid" {
 		t.Errorf("a valid ingress that becomes invalid: got %q", got)
+	}
+}
+
+func TestServiceNamesOfIngresses(t *testing.T) {
+	t.Parallel()
+	strict, relaxed := ingressRules{}, ingressRules{anyServiceName: true}
+	for _, in := range []*networkingv1.Ingress{
+		ingress(), {Spec: networkingv1.IngressSpec{DefaultBackend: new(backend("1s"))}},
+	} {
+		got := strict.validate(in)
+		if len(got) != 1 || !strings.HasSuffix(got[0].Field, "service.name") {
+			t.Errorf("strict: %v", got)
+		}
+		if got := relaxed.validate(in); len(got) > 0 {
+			t.Errorf("relaxed: %v", got)
+		}
+		if !hasDigitService(in) {
+			t.Error("the old ingress does not count")
+		}
 	}
 }
 

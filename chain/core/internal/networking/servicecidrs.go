@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -40,6 +41,11 @@ func ServiceCIDRs() *kind.Kind[*networkingv1.ServiceCIDR] {
 				metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
 			},
 			ResetFields: []string{"metadata", "spec"},
+		},
+		Quirks: kind.Quirks{
+			StatusWithSpec: func() bool {
+				return !features.Enabled(features.ServiceCIDRStatusFieldWiping)
+			},
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/features"
@@ -37,12 +38,12 @@ func CSIDrivers() *kind.Kind[*storagev1.CSIDriver] {
 		Plural:        "csidrivers",
 		ClusterScoped: true,
 		Default:       defaultCSIDriver,
-		PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) { dropMissing(d) },
+		PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) {
+			dropDisabled(d, &storagev1.CSIDriver{})
+		},
 		PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
 			// Unlike for other kinds, the generation of a new driver is 0.
-			if old.Spec.PreventPodSchedulingIfMissing == nil {
-				dropMissing(d)
-			}
+			dropDisabled(d, old)
 			if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 				d.Generation = old.Generation + 1
 			}
@@ -81,7 +82,9 @@ func CSIDrivers() *kind.Kind[*storagev1.CSIDriver] {
 		Warnings: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
 			changed := old == nil ||
 				!equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests)
-			if !changed || len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
+			if !changed || len(d.Spec.TokenRequests) == 0 ||
+				d.Spec.ServiceAccountTokenInSecrets != nil ||
+				!features.Enabled(features.CSIServiceAccountTokenSecrets) {
 				return nil
 			}
 			return []string{
@@ -110,10 +113,21 @@ func defaultCSIDriver(d *storagev1.CSIDriver) {
 	}
 }
 
-// dropMissing clears preventPodSchedulingIfMissing if its feature is off.
-func dropMissing(d *storagev1.CSIDriver) {
-	if !features.Enabled(features.VolumeLimitScaling) {
-		d.Spec.PreventPodSchedulingIfMissing = nil
+// dropDisabled clears the fields of features that are off, unless old uses them.
+func dropDisabled(d, old *storagev1.CSIDriver) {
+	spec, was := &d.Spec, &old.Spec
+	unlessOn(features.MutableCSINodeAllocatableCount, &spec.NodeAllocatableUpdatePeriodSeconds,
+		was.NodeAllocatableUpdatePeriodSeconds)
+	unlessOn(features.CSIServiceAccountTokenSecrets, &spec.ServiceAccountTokenInSecrets,
+		was.ServiceAccountTokenInSecrets)
+	unlessOn(features.VolumeLimitScaling, &spec.PreventPodSchedulingIfMissing,
+		was.PreventPodSchedulingIfMissing)
+}
+
+// unlessOn clears a field if its gate is off and the old object does not use it.
+func unlessOn[T any](gate featuregate.Feature, field **T, old *T) {
+	if old == nil && !features.Enabled(gate) {
+		*field = nil
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -89,8 +90,8 @@ func validateCSINode(_ context.Context, n *storagev1.CSINode) field.ErrorList {
 	return errs
 }
 
-// validateCSINodeUpdate makes drivers immutable except for their allocatable. A driver may be
-// removed and added again with other values.
+// validateCSINodeUpdate makes drivers immutable except for their allocatable, if that may change. A
+// driver may be removed and added again with other values.
 func validateCSINodeUpdate(ctx context.Context, n, old *storagev1.CSINode) field.ErrorList {
 	errs := validateCSINode(ctx, n)
 	drivers := map[string]storagev1.CSINodeDriver{}
@@ -99,7 +100,9 @@ func validateCSINodeUpdate(ctx context.Context, n, old *storagev1.CSINode) field
 	}
 	for _, was := range old.Spec.Drivers {
 		is, ok := drivers[was.Name]
-		was.Allocatable = is.Allocatable
+		if features.Enabled(features.MutableCSINodeAllocatableCount) {
+			was.Allocatable = is.Allocatable
+		}
 		if ok && !equality.Semantic.DeepEqual(is, was) {
 			errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), is, "field is immutable"))
 		}

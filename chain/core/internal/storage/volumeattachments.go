@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/core/internal/legacy"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -52,6 +53,8 @@ func VolumeAttachments() *kind.Kind[*storagev1.VolumeAttachment] {
 			// Attachers have few permissions, so a status update changes nothing but the status.
 			Prepare: func(_ context.Context, a, old *storagev1.VolumeAttachment) {
 				metav1.ResetObjectMetaForStatus(&a.ObjectMeta, &old.ObjectMeta)
+				dropErrorCode(a.Status.AttachError, old.Status.AttachError)
+				dropErrorCode(a.Status.DetachError, old.Status.DetachError)
 			},
 			Validate:    validateAttachmentUpdate,
 			ResetFields: []string{"metadata", "spec"},
@@ -63,6 +66,17 @@ func VolumeAttachments() *kind.Kind[*storagev1.VolumeAttachment] {
 			ReturnDeleted:      true,
 		},
 	}
+}
+
+// dropErrorCode clears the code of an error if its feature is off, unless the old error has one.
+func dropErrorCode(e, old *storagev1.VolumeError) {
+	if e == nil {
+		return
+	}
+	if old == nil {
+		old = &storagev1.VolumeError{}
+	}
+	unlessOn(features.MutableCSINodeAllocatableCount, &e.ErrorCode, old.ErrorCode)
 }
 
 func validateAttachmentUpdate(

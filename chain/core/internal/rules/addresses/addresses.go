@@ -7,15 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // IP validates an address in a field that once accepted leading zeros and IPv4-mapped IPv6
-// addresses (KEP-4858). Such values are still allowed if the old object contains them.
+// addresses (KEP-4858). Such values are still allowed if the old object contains them or
+// StrictIPCIDRValidation is off.
 func IP(path *field.Path, value string, old sets.Set[string]) field.ErrorList {
 	if old.Has(value) {
 		return nil
 	}
-	return validation.IsValidIPForLegacyField(path, value, true, nil)
+	return validation.IsValidIPForLegacyField(path, value, strict(), nil)
 }
 
 // CIDR is like [IP], but for address blocks.
@@ -23,8 +26,10 @@ func CIDR(path *field.Path, value string, old sets.Set[string]) field.ErrorList 
 	if old.Has(value) {
 		return nil
 	}
-	return validation.IsValidCIDRForLegacyField(path, value, true, nil)
+	return validation.IsValidCIDRForLegacyField(path, value, strict(), nil)
 }
+
+func strict() bool { return features.Enabled(features.StrictIPCIDRValidation) }
 
 // RoutableIP rejects addresses that mean something different on every host and so cannot be reached
 // from another one.

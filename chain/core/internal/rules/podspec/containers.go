@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 const (
@@ -31,7 +33,7 @@ func (v *validator) validateContainers(path *field.Path) field.ErrorList {
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
 		}
 		names.Insert(c.Name)
-		errs = append(errs, validateRestart(c, at)...)
+		errs = append(errs, v.validateRestart(c, at)...)
 		errs = append(errs, v.validateLifecycle(c.Lifecycle, at.Child("lifecycle"))...)
 		errs = append(errs, validateProbes(c, at)...)
 	}
@@ -58,7 +60,7 @@ func (v *validator) validateInitContainers(path *field.Path) field.ErrorList {
 		// Init containers run one after the other and may use the same ports. As in kube-apiserver,
 		// the index in the path is always 0.
 		errs = append(errs, validateHostPorts(v.spec.InitContainers[i:i+1], path)...)
-		errs = append(errs, validateInitRestart(c, at)...)
+		errs = append(errs, v.validateInitRestart(c, at)...)
 		if isSidecar(c) {
 			errs = append(errs, v.validateLifecycle(c.Lifecycle, at.Child("lifecycle"))...)
 			errs = append(errs, validateProbes(c, at)...)
@@ -151,7 +153,7 @@ func (v *validator) validateContainer(c *corev1.Container, path *field.Path) fie
 	errs = append(errs, oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
-	errs = append(errs, validateEnv(c.Env, path.Child("env"))...)
+	errs = append(errs, v.validateEnv(c.Env, path.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, path.Child("envFrom"))...)
 	errs = append(errs, v.validateMounts(c, path.Child("volumeMounts"))...)
 	errs = append(errs, v.validateDevices(c, path.Child("volumeDevices"))...)
@@ -178,11 +180,20 @@ func validateImageSpace(c *corev1.Container, path *field.Path) field.ErrorList {
 }
 
 // validateInitRestart validates the restart policy of an init container.
-func validateInitRestart(c *corev1.Container, path *field.Path) field.ErrorList {
-	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
+func (v *validator) validateInitRestart(c *corev1.Container, path *field.Path) field.ErrorList {
+	switch {
+	case c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0:
 		return field.ErrorList{rulesNeedPolicy(path)}
+	case isSidecar(c) && len(c.RestartPolicyRules) > 0 && !v.mayRestartAll():
+		return field.ErrorList{field.Forbidden(path.Child("restartPolicyRules"),
+			"may not be set for init containers with the restart policy Always")}
 	}
-	return validateRestart(c, path)
+	return v.validateRestart(c, path)
+}
+
+// mayRestartAll reports whether rules may restart the whole pod, and sidecars may have rules.
+func (v *validator) mayRestartAll() bool {
+	return v.opts.restartsAll || v.on(features.RestartAllContainersOnContainerExits)
 }
 
 func rulesNeedPolicy(path *field.Path) *field.Error {
@@ -190,7 +201,7 @@ func rulesNeedPolicy(path *field.Path) *field.Error {
 }
 
 // validateRestart validates the restart policy of a container (KEP-753, KEP-5307).
-func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
+func (v *validator) validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.RestartPolicy != nil {
 		errs = append(errs, supported(path.Child("restartPolicy"), *c.RestartPolicy,
@@ -199,15 +210,17 @@ func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	} else if len(c.RestartPolicyRules) > 0 {
 		errs = append(errs, rulesNeedPolicy(path))
 	}
+	actions := []corev1.ContainerRestartRuleAction{corev1.ContainerRestartRuleActionRestart}
+	if v.mayRestartAll() {
+		actions = append(actions, corev1.ContainerRestartRuleActionRestartAllContainers)
+	}
 	rules := path.Child("restartPolicyRules")
 	if n := len(c.RestartPolicyRules); n > maxRestartRules {
 		errs = append(errs, field.TooMany(rules, n, maxRestartRules))
 	}
 	for i, rule := range c.RestartPolicyRules {
 		at := rules.Index(i)
-		errs = append(errs, supported(at.Child("action"),
-			rule.Action, corev1.ContainerRestartRuleActionRestart,
-			corev1.ContainerRestartRuleActionRestartAllContainers)...)
+		errs = append(errs, supported(at.Child("action"), rule.Action, actions...)...)
 		if rule.ExitCodes == nil {
 			errs = append(errs, field.Required(at.Child("exitCodes"),
 				"must specify the exit codes that the rule matches"))

@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 const (
@@ -47,7 +48,10 @@ func SetPodDefaults(spec *corev1.PodSpec) {
 			requestLimits(&containers[i].Resources)
 		}
 	}
-	setPodResources(spec)
+	// With the fix, DefaultPodResources does this, when admission has added all containers.
+	if !features.Enabled(features.PodLevelResourcesFixDefaulting) {
+		setPodResources(spec)
+	}
 	orPointer(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	if !spec.HostNetwork {
 		return

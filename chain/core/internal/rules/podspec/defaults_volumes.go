@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // setVolumeDefaults sets the defaults of a volume. A volume without a source becomes an emptyDir.
@@ -51,7 +52,7 @@ func setVolumeDefaults(v *corev1.VolumeSource) {
 	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
 		claims.DefaultSpec(&v.Ephemeral.VolumeClaimTemplate.Spec)
 	}
-	if v.Image != nil {
+	if v.Image != nil && features.Enabled(features.ImageVolume) {
 		orDefault(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
 	}
 }
@@ -62,9 +63,6 @@ func setProjectionDefaults(p *corev1.VolumeProjection) {
 	}
 	if p.DownwardAPI != nil {
 		setDownwardAPIDefaults(p.DownwardAPI.Items)
-	}
-	if p.PodCertificate != nil {
-		orPointer(&p.PodCertificate.MaxExpirationSeconds, 24*3600)
 	}
 }
 

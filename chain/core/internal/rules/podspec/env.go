@@ -10,9 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
+	"github.com/kinproc/kinproc/chain/features"
 )
 
-func validateEnv(env []corev1.EnvVar, path *field.Path) field.ErrorList {
+func (v *validator) validateEnv(env []corev1.EnvVar, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, e := range env {
 		at := path.Index(i)
@@ -23,13 +24,13 @@ func validateEnv(env []corev1.EnvVar, path *field.Path) field.ErrorList {
 				validation.IsRelaxedEnvVarName(e.Name))...)
 		}
 		if e.ValueFrom != nil {
-			errs = append(errs, validateValueFrom(&e, at.Child("valueFrom"))...)
+			errs = append(errs, v.validateValueFrom(&e, at.Child("valueFrom"))...)
 		}
 	}
 	return errs
 }
 
-func validateValueFrom(e *corev1.EnvVar, path *field.Path) field.ErrorList {
+func (v *validator) validateValueFrom(e *corev1.EnvVar, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	from, sources := e.ValueFrom, 0
 	if from.FieldRef != nil {
@@ -53,11 +54,14 @@ func validateValueFrom(e *corev1.EnvVar, path *field.Path) field.ErrorList {
 		sources++
 		errs = append(errs, validateFileRef(from.FileKeyRef, path.Child("fileKeyRef"))...)
 	}
+	last := "`configMapKeyRef` or `secretKeyRef`"
+	if v.opts.envFiles || v.on(features.EnvFiles) {
+		last = "`configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+	}
 	switch {
 	case sources == 0:
 		errs = append(errs, field.Invalid(path, "",
-			"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or "+
-				"`fileKeyRef`"))
+			"must specify one of: `fieldRef`, `resourceFieldRef`, "+last))
 	case e.Value != "":
 		errs = append(errs, field.Invalid(path, "", "may not be specified when `value` is not empty"))
 	case sources > 1:

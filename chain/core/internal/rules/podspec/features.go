@@ -1,12 +1,43 @@
 package podspec
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/featuregate"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
-// feature reports whether spec uses the fields of a feature that is off by default in Kubernetes
-// 1.37. If clear is true, it clears them.
+// feature reports whether spec uses the fields of a feature. If clear is true, it clears them.
 type feature func(spec *corev1.PodSpec, clear bool) (used bool)
+
+// gated is a feature with its gate. A feature without one is off in all versions.
+type gated struct {
+	gate featuregate.Feature
+	feature
+}
+
+// specFeatures returns the features that have fields in pod specs, except for those that are always
+// on.
+func specFeatures() []gated {
+	return []gated{
+		{"", genericWorkload},
+		{"", evictionRequests},
+		{"", stopSignals},
+		{"", h2cProbes},
+		{"", grpcTLSProbes},
+		{"", bindMountOptions},
+		{"", emptyDirModes},
+		{"", fileOwners},
+		{features.ClusterTrustBundleProjection, trustBundles},
+		{features.PodCertificateRequest, podCertificates},
+		{features.ContainerRestartRules, restartRules},
+		{features.HostnameOverride, hostnameOverride},
+		{features.EnvFiles, envFiles},
+		{features.ImageVolume, imageVolumes},
+	}
+}
 
 // DropDisabledFields clears the fields of disabled features, unless old uses them. old is nil on
 // create.
@@ -20,14 +51,15 @@ func DropDisabledFields(tmpl, old *corev1.PodTemplateSpec) {
 
 // DropDisabledSpecFields is like [DropDisabledFields], but for a pod spec.
 func DropDisabledSpecFields(spec, old *corev1.PodSpec) {
-	features := []feature{
-		genericWorkload, evictionRequests, stopSignals, h2cProbes, grpcTLSProbes, bindMountOptions,
-		emptyDirModes, fileOwners,
-	}
-	for _, f := range features {
-		if old == nil || !f(old, false) {
-			f(spec, true)
+	dropDisabled(spec, old, features.Enabled)
+}
+
+func dropDisabled(spec, old *corev1.PodSpec, on func(featuregate.Feature) bool) {
+	for _, f := range specFeatures() {
+		if f.gate != "" && on(f.gate) || old != nil && f.feature(old, false) {
+			continue
 		}
+		f.feature(spec, true)
 	}
 }
 
@@ -163,6 +195,95 @@ func fileOwners(spec *corev1.PodSpec, clear bool) bool {
 		}
 		return used
 	}) || used
+}
+
+func trustBundles(spec *corev1.PodSpec, clear bool) bool {
+	return anyProjection(spec, func(p *corev1.VolumeProjection) bool {
+		return take(&p.ClusterTrustBundle, clear)
+	})
+}
+
+func podCertificates(spec *corev1.PodSpec, clear bool) bool {
+	return anyProjection(spec, func(p *corev1.VolumeProjection) bool {
+		return take(&p.PodCertificate, clear)
+	})
+}
+
+// restartRules are the restart policies and rules of containers (KEP-5307). The policy of a sidecar
+// is not part of this feature.
+func restartRules(spec *corev1.PodSpec, clear bool) bool {
+	used := false
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		used = !isSidecar(c) && take(&c.RestartPolicy, clear) || used
+		used = takeList(&c.RestartPolicyRules, clear) || used
+	}
+	for i := range spec.Containers {
+		c := &spec.Containers[i]
+		used = take(&c.RestartPolicy, clear) || used
+		takeList(&c.RestartPolicyRules, clear) // only valid with a policy
+	}
+	for i := range spec.EphemeralContainers {
+		c := &spec.EphemeralContainers[i]
+		take(&c.RestartPolicy, clear) // never valid
+		takeList(&c.RestartPolicyRules, clear)
+	}
+	return used
+}
+
+// HasRestartRules reports whether containers have restart policies or rules, apart from sidecars.
+func HasRestartRules(spec *corev1.PodSpec) bool { return restartRules(spec, false) }
+
+// restartsAll are the rules that restart the whole pod, and those of sidecars (KEP-5532). They are
+// never cleared: validation refuses them.
+func restartsAll(spec *corev1.PodSpec) bool {
+	has := func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	}
+	return slices.ContainsFunc(spec.Containers, has) ||
+		slices.ContainsFunc(spec.InitContainers, func(c corev1.Container) bool {
+			return has(c) || isSidecar(&c) && len(c.RestartPolicyRules) > 0
+		})
+}
+
+func hostnameOverride(spec *corev1.PodSpec, clear bool) bool {
+	return take(&spec.HostnameOverride, clear)
+}
+
+func envFiles(spec *corev1.PodSpec, clear bool) bool {
+	return anyContainer(spec, func(c *corev1.Container) bool {
+		used := false
+		for i := range c.Env {
+			if from := c.Env[i].ValueFrom; from != nil {
+				used = take(&from.FileKeyRef, clear) || used
+			}
+		}
+		return used
+	})
+}
+
+// imageVolumes are cleared together with their mounts.
+func imageVolumes(spec *corev1.PodSpec, clear bool) bool {
+	names := map[string]bool{}
+	for _, v := range spec.Volumes {
+		if v.Image != nil {
+			names[v.Name] = true
+		}
+	}
+	if clear && len(names) > 0 {
+		spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool {
+			return v.Image != nil
+		})
+		anyContainer(spec, func(c *corev1.Container) bool {
+			c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+				return names[m.Name]
+			})
+			return true
+		})
+	}
+	return len(names) > 0
 }
 
 func anyContainer(spec *corev1.PodSpec, visit func(c *corev1.Container) bool) bool {

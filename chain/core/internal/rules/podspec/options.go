@@ -38,6 +38,9 @@ type Options struct {
 	emptyImageVolumes bool
 	// comparedTaints allows tolerations with the operators Lt and Gt, whose feature is off.
 	comparedTaints bool
+
+	// These allow what belongs to features that are off, because the old object uses them.
+	restartsAll, envFiles, seLinuxPolicies bool
 }
 
 // OptionsFor returns the options for an update from oldTmpl to tmpl. oldTmpl is nil on create.
@@ -78,6 +81,11 @@ func optionsFrom(old *corev1.PodSpec, annotations map[string]string) Options {
 		comparedTaints: slices.ContainsFunc(old.Tolerations, func(t corev1.Toleration) bool {
 			return t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
 		}),
+
+		restartsAll: restartsAll(old),
+		envFiles:    envFiles(old, false),
+		seLinuxPolicies: old.SecurityContext != nil &&
+			old.SecurityContext.SELinuxChangePolicy != nil,
 	}
 }
 

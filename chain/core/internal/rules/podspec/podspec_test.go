@@ -22,6 +22,7 @@ func parsePod(t testing.TB, spec string) *corev1.Pod {
 		t.Fatalf("parse %s: %v", spec, err)
 	}
 	SetPodDefaults(&p.Spec)
+	DefaultPodResources(&p.Spec)
 	return p
 }
 
@@ -355,8 +356,10 @@ func FuzzPod(f *testing.F) {
 			return
 		}
 		SetPodDefaults(&p.Spec)
+		DefaultPodResources(&p.Spec)
 		again := p.DeepCopy()
 		SetPodDefaults(&again.Spec)
+		DefaultPodResources(&again.Spec)
 		if !equality.Semantic.DeepEqual(p, again) {
 			t.Error("defaulting twice differs from defaulting once")
 		}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/node/util/sysctl"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 const (
@@ -55,8 +57,14 @@ func (v *validator) validateSecurityContext(path *field.Path) field.ErrorList {
 			corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
 	}
 	if sc.SELinuxChangePolicy != nil {
+		policies := []corev1.PodSELinuxChangePolicy{corev1.SELinuxChangePolicyRecursive}
+		if v.opts.seLinuxPolicies || v.on(features.SELinuxMount) {
+			policies = []corev1.PodSELinuxChangePolicy{
+				corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive,
+			}
+		}
 		errs = append(errs, supported(path.Child("seLinuxChangePolicy"), *sc.SELinuxChangePolicy,
-			corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)...)
+			policies...)...)
 	}
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
 	errs = append(errs, validateWindowsOptions(sc.WindowsOptions, path.Child("windowsOptions"))...)

@@ -11,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/featuregate"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 const maxHostnameLength = 64
@@ -23,6 +25,8 @@ type validator struct {
 	// meta is the metadata of the pod. It is nil for templates, whose pods have no name yet.
 	meta *metav1.ObjectMeta
 	opts Options
+	// on reports whether a gate is on.
+	on func(featuregate.Feature) bool
 	// volumes holds the valid volumes by name.
 	volumes map[string]corev1.VolumeSource
 	// claims holds the names of the resource claims.
@@ -50,7 +54,9 @@ func (v *validator) ownUsers() bool {
 func ValidateSpec(
 	spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path, opts Options,
 ) field.ErrorList {
-	v := &validator{spec: spec, meta: meta, opts: opts, claims: sets.Set[string]{}}
+	v := &validator{
+		spec: spec, meta: meta, opts: opts, on: features.Enabled, claims: sets.Set[string]{},
+	}
 	for _, c := range spec.ResourceClaims {
 		v.claims.Insert(c.Name)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
@@ -49,6 +50,9 @@ func (o *rollout) status() appsv1.DeploymentStatus {
 		} else if s.TerminatingReplicas != nil {
 			*s.TerminatingReplicas += *rs.Status.TerminatingReplicas
 		}
+	}
+	if !features.Enabled(features.DeploymentReplicaSetTerminatingReplicas) {
+		s.TerminatingReplicas = nil
 	}
 	if o.current != nil {
 		s.UpdatedReplicas = o.current.Status.Replicas

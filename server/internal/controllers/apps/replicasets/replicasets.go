@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
@@ -141,8 +142,9 @@ func (c *controller) sync(ctx context.Context, key string) (time.Duration, error
 	if room > 0 && (wait == 0 || wait > room) {
 		wait = room
 	}
-	if c.gvk.Group == "" {
-		status.TerminatingReplicas = nil // ReplicationControllers have no such field
+	if c.gvk.Group == "" || // ReplicationControllers have no such field
+		!features.Enabled(features.DeploymentReplicaSetTerminatingReplicas) {
+		status.TerminatingReplicas = nil
 	}
 	if equality.Semantic.DeepEqual(status, rs.Status) {
 		return wait, failed

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
@@ -347,7 +348,8 @@ func (m *measurement) byTotal(
 // tolerable reports whether a metric is near enough to its target.
 func (m *measurement) tolerable(ratio float64) bool {
 	allowed := func(up bool) float64 {
-		if t := m.rules(up).Tolerance; t != nil {
+		t := m.rules(up).Tolerance
+		if t != nil && features.Enabled(features.HPAConfigurableTolerance) {
 			return t.AsApproximateFloat64()
 		}
 		return tolerance

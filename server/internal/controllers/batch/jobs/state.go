@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
@@ -321,7 +322,9 @@ func (s *state) suspend() {
 	}
 	now := s.newCondition(batchv1.JobSuspended, s.suspended(), "JobSuspended", "Job suspended")
 	if s.suspended() {
-		s.job.Status.StartTime = nil
+		if features.Enabled(features.MutableSchedulingDirectivesForSuspendedJobs) {
+			s.job.Status.StartTime = nil
+		}
 		s.Recorder.Event(s.job, corev1.EventTypeNormal, "Suspended", "Job suspended")
 	} else {
 		now.Reason, now.Message = "JobResumed", "Job resumed"

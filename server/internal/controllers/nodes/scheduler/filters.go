@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // filterNode checks what depends on the node alone: its name, taints and labels.
@@ -34,6 +36,9 @@ func (a *attempt) filterNode(n *node) verdict {
 
 // filterFeatures checks that the node has declared the features that the pod requires.
 func (a *attempt) filterFeatures(n *node) verdict {
+	if !features.Enabled(features.NodeDeclaredFeatures) {
+		return verdict{}
+	}
 	for _, feature := range a.features {
 		if !slices.Contains(n.Status.DeclaredFeatures, feature) {
 			return verdict{

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // Requests that a container without any is scored with, so that such pods are spread as well.
@@ -43,10 +45,9 @@ func resourcesOf(list corev1.ResourceList) resources {
 
 // requestsOf returns what a pod requests, and what it is scored with.
 func requestsOf(p *corev1.Pod) (requests, scored resources) {
-	options := resourcehelper.PodResourcesOptions{
-		UseStatusResources: true,
-		InPlacePodLevelResourcesVerticalScalingEnabled: true,
-	}
+	options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
+	options.InPlacePodLevelResourcesVerticalScalingEnabled = features.Enabled(
+		features.InPlacePodLevelResourcesVerticalScaling)
 	requests = resourcesOf(resourcehelper.PodRequests(p, options))
 	if requests.milliCPU != 0 && requests.memory != 0 && len(p.Spec.Containers) == 1 {
 		return requests, requests // spares the common pod the second sum
