@@ -17,6 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // statusRights checks the permissions that writing a claim's status requires beyond the update of
@@ -32,7 +34,8 @@ func (r statusRights) check(ctx context.Context, c, old *resourcev1.ResourceClai
 	binds := !equality.Semantic.DeepEqual(c.Status.Allocation, old.Status.Allocation) ||
 		!equality.Semantic.DeepEqual(c.Status.ReservedFor, old.Status.ReservedFor)
 	drivers := changedDrivers(c, old)
-	if r.authorizer == nil || !binds && len(drivers) == 0 {
+	if r.authorizer == nil || !binds && len(drivers) == 0 ||
+		!features.Enabled(features.DRAResourceClaimGranularStatusAuthorization) {
 		return nil
 	}
 	at := field.NewPath("status")

@@ -23,9 +23,9 @@ type Policy struct {
 	RoleBindings        []*rbacv1.RoleBinding
 }
 
-// Bootstrap returns the roles and bindings that kube-apiserver 1.37 creates in every cluster with the
-// same feature gates. The aggregating roles (admin, edit, view) already contain their rules, so that
-// they work before the aggregation controller has run. Each call returns new objects.
+// Bootstrap returns the roles and bindings that kube-apiserver 1.37 creates in every cluster with
+// these feature gates. The aggregating roles (admin, edit, view) already contain their rules, so
+// that they work before the aggregation controller has run. Each call returns new objects.
 func Bootstrap() *Policy {
 	p := &Policy{}
 	for _, r := range clusterRoles() {
