@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	controllermetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 	"github.com/kinproc/kinproc/server/internal/controllers/apps/daemonsets"
 	"github.com/kinproc/kinproc/server/internal/controllers/apps/deployments"
@@ -153,6 +154,7 @@ func loops(d Dependencies) []loop.Loop {
 // kube-controller-manager's --controllers flag: "*" stands for all controllers, "name" enables a
 // controller, "-name" disables it, and the first entry about a controller wins. In addition, "-*"
 // disables all controllers, and an empty spec stands for "*" without the controllers of workloads.
+// Those whose feature gate is off are not enabled.
 func Enabled(spec []string) ([]string, error) {
 	list := All()
 	if len(spec) == 0 {
@@ -176,6 +178,9 @@ func Enabled(spec []string) ([]string, error) {
 	var enabled []string
 	for _, l := range list {
 		on, said := words[l.Name]
+		if l.Gate != "" && !features.Enabled(l.Gate) {
+			continue
+		}
 		if on || !said && words["*"] {
 			enabled = append(enabled, l.Name)
 		}

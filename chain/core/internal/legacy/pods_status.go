@@ -12,6 +12,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // preparePodStatus restores what an update of the status may not change.
@@ -27,6 +28,10 @@ func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
 	}
 	if p.Status.ExtendedResourceClaimStatus == nil {
 		p.Status.ExtendedResourceClaimStatus = old.Status.ExtendedResourceClaimStatus
+	}
+	if old.Status.ExtendedResourceClaimStatus == nil &&
+		!features.Enabled(features.DRAExtendedResource) {
+		p.Status.ExtendedResourceClaimStatus = nil
 	}
 	keepObservedGenerations(&p.Status, &old.Status)
 	dropDisabledStatusFields(&p.Status, &old.Status)

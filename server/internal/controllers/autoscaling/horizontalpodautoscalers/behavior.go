@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // history is what was recommended and done about an autoscaler.
@@ -85,7 +87,9 @@ func (a *autoscaler) rules(up bool) autoscalingv2.HPAScalingRules {
 	if len(set.Policies) > 0 {
 		rules.Policies = set.Policies
 	}
-	rules.Tolerance = set.Tolerance
+	if features.Enabled(features.HPAConfigurableTolerance) {
+		rules.Tolerance = set.Tolerance
+	}
 	return rules
 }
 
