@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
@@ -36,12 +35,10 @@ func deadline(d *appsv1.Deployment) time.Duration {
 // status returns the status by the sets, apart from progress.
 func (o *rollout) status() appsv1.DeploymentStatus {
 	s := appsv1.DeploymentStatus{
-		ObservedGeneration: o.d.Generation,
-		CollisionCount:     o.d.Status.CollisionCount,
-		Conditions:         slices.Clone(o.d.Status.Conditions),
-	}
-	if features.Enabled(features.DeploymentReplicaSetTerminatingReplicas) {
-		s.TerminatingReplicas = new(int32(0))
+		ObservedGeneration:  o.d.Generation,
+		CollisionCount:      o.d.Status.CollisionCount,
+		TerminatingReplicas: new(int32(0)),
+		Conditions:          slices.Clone(o.d.Status.Conditions),
 	}
 	for _, rs := range o.all() {
 		s.Replicas += rs.Status.Replicas

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
@@ -18,15 +17,13 @@ func statusFrom(
 	rs *appsv1.ReplicaSet, claimed []*corev1.Pod, now time.Time,
 ) (status appsv1.ReplicaSetStatus, wait time.Duration) {
 	status = appsv1.ReplicaSetStatus{
-		ObservedGeneration: rs.Generation,
-		Conditions:         slices.Clone(rs.Status.Conditions),
-	}
-	if features.Enabled(features.DeploymentReplicaSetTerminatingReplicas) {
-		status.TerminatingReplicas = new(int32(0))
+		ObservedGeneration:  rs.Generation,
+		TerminatingReplicas: new(int32(0)),
+		Conditions:          slices.Clone(rs.Status.Conditions),
 	}
 	template := labels.SelectorFromSet(rs.Spec.Template.Labels)
 	for _, pod := range claimed {
-		if status.TerminatingReplicas != nil && pods.Terminating(pod) {
+		if pods.Terminating(pod) {
 			*status.TerminatingReplicas++
 		}
 		if !pods.Active(pod) {

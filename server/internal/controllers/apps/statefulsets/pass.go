@@ -344,17 +344,24 @@ func (p *pass) roll(ctx context.Context) error {
 // rollOne replaces the pod of another revision with the highest ordinal, as soon as those after it
 // are healthy.
 func (p *pass) rollOne(ctx context.Context) error {
+	if slot, ok := p.outdated(); ok {
+		return p.replace(ctx, slot)
+	}
+	return nil
+}
+
+func (p *pass) outdated() (slot int, ok bool) {
 	for slot := p.replicas - 1; slot >= p.partition(); slot-- {
 		switch pod := p.slots[slot]; {
 		case pod == nil:
-			return nil // it was just created
+			return 0, false // it was just created
 		case revisionOf(pod) != p.update.Name && pod.DeletionTimestamp == nil:
-			return p.replace(ctx, slot)
+			return slot, true
 		case !p.healthy(pod):
-			return nil
+			return 0, false
 		}
 	}
-	return nil
+	return 0, false
 }
 
 // replace deletes a pod of another revision.

@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-
-	"github.com/kinproc/kinproc/chain/features"
 )
 
 // history is what was recommended and done about an autoscaler.
@@ -87,9 +85,7 @@ func (a *autoscaler) rules(up bool) autoscalingv2.HPAScalingRules {
 	if len(set.Policies) > 0 {
 		rules.Policies = set.Policies
 	}
-	if features.Enabled(features.HPAConfigurableTolerance) {
-		rules.Tolerance = set.Tolerance
-	}
+	rules.Tolerance = set.Tolerance
 	return rules
 }
 

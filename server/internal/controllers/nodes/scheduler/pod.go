@@ -14,8 +14,6 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/component-helpers/storage/ephemeral"
-
-	gates "github.com/kinproc/kinproc/chain/features"
 )
 
 // pod is a pod with what the scheduler needs to know of it, worked out once. It does not change.
@@ -221,7 +219,11 @@ func newWishes(p *corev1.Pod) (wishes, error) {
 			return w, fmt.Errorf("preferred node affinity: %w", err)
 		}
 	}
-	w.features = featuresFor(p)
+	for _, f := range features.AllFeatures {
+		if f.InferForScheduling(&nodefeatures.PodInfo{Spec: &p.Spec}) {
+			w.features = append(w.features, f.Name())
+		}
+	}
 	for i := range p.Spec.TopologySpreadConstraints {
 		c := newConstraint(p, &p.Spec.TopologySpreadConstraints[i])
 		if c.hard {
@@ -231,19 +233,6 @@ func newWishes(p *corev1.Pod) (wishes, error) {
 		}
 	}
 	return w, nil
-}
-
-// featuresFor returns the features that a pod's node must declare.
-func featuresFor(p *corev1.Pod) (names []string) {
-	if !gates.Enabled(gates.NodeDeclaredFeatures) {
-		return nil
-	}
-	for _, f := range features.AllFeatures {
-		if f.InferForScheduling(&nodefeatures.PodInfo{Spec: &p.Spec}) {
-			names = append(names, f.Name())
-		}
-	}
-	return names
 }
 
 // nodeNames returns the names of the nodes that terms allow, or nil if a term allows nodes of any
