@@ -98,7 +98,9 @@ func (c *Config) roles() Part {
 	return Part{
 		Hook:   "rbac/bootstrap-roles",
 		First:  renewed(policy(c.Aggregates)),
-		Ensure: func(ctx context.Context) error { return rbacauthorizer.Ensure(ctx, c.Client, ensured()) },
+		Ensure: func(ctx context.Context) error {
+			return rbacauthorizer.Ensure(ctx, c.Client, ensured())
+		},
 	}
 }
 

@@ -21,11 +21,13 @@ func TestFeatures(t *testing.T) {
 		"DRADeviceTaints": {slice(`,'taints':[{'key':'k'}]`), slice(``)},
 		"DRAPartitionableDevices": {
 			`{'sharedCounters':[{'name':'c'}],'perDeviceNodeSelection':true,'devices':[{'name':'d',
-				'consumesCounters':[{'counterSet':'c'}],'nodeName':'n','nodeSelector':{},'allNodes':true}]}`,
+				'consumesCounters':[{'counterSet':'c'}],'nodeName':'n','nodeSelector':{},
+				'allNodes':true}]}`,
 			slice(``),
 		},
 		"DRADeviceBindingConditions": {
-			slice(`,'bindingConditions':['a'],'bindingFailureConditions':['b'],'bindsToNode':true`), slice(``),
+			slice(`,'bindingConditions':['a'],'bindingFailureConditions':['b'],'bindsToNode':true`),
+			slice(``),
 		},
 		"DRAConsumableCapacity": {
 			slice(`,'allowMultipleAllocations':true,'capacity':{'m':{'value':'1','requestPolicy':{}}}`),
@@ -34,7 +36,8 @@ func TestFeatures(t *testing.T) {
 	})
 	claim := func(request string) string {
 		return `{'devices':{'requests':[{'name':'r','exactly':{` + request +
-			`}},{'name':'s','firstAvailable':[{'name':'t'` + strings.TrimSuffix(","+request, ",") + `}]}]}}`
+			`}},{'name':'s','firstAvailable':[{'name':'t'` + strings.TrimSuffix(","+request, ",") +
+			`}]}]}}`
 	}
 	checkFeatures(t, claimFeatures(), map[string][2]string{
 		"DRADeviceTaints": {claim(`'tolerations':[{'key':'k'}]`), claim(``)},
