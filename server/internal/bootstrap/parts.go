@@ -96,8 +96,8 @@ func (c *Config) roles() Part {
 		ensured = func() *rbacauthorizer.Policy { return rbacauthorizer.Bootstrap().Unaggregate() }
 	}
 	return Part{
-		Hook:   "rbac/bootstrap-roles",
-		First:  renewed(policy(c.Aggregates)),
+		Hook:  "rbac/bootstrap-roles",
+		First: renewed(policy(c.Aggregates)),
 		Ensure: func(ctx context.Context) error {
 			return rbacauthorizer.Ensure(ctx, c.Client, ensured())
 		},
