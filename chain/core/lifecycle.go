@@ -62,7 +62,7 @@ func removeUnavailable(
 					return nil, fmt.Errorf("--runtime-config enables %s/%s, which Kubernetes %s does not have",
 						gv, path, v)
 				}
-				remove(resources, path)
+				remove(resources, path, served(g, path) == 1)
 			}
 			switch {
 			case len(resources) > 0:
@@ -94,11 +94,24 @@ func available(
 	return had(example, v), nil
 }
 
-// remove destroys the storage of a resource and of its subresources.
-func remove(resources map[string]rest.Storage, resource string) {
+// served returns how many versions of a group have a resource. They share its store.
+func served(g *genericapiserver.APIGroupInfo, resource string) (versions int) {
+	for _, resources := range g.VersionedResourcesStorageMap {
+		if resources[resource] != nil {
+			versions++
+		}
+	}
+	return versions
+}
+
+// remove removes a resource and its subresources from those of a version. If no other version has
+// them, it destroys their storage.
+func remove(resources map[string]rest.Storage, resource string, destroy bool) {
 	for path, storage := range resources {
 		if path == resource || strings.HasPrefix(path, resource+"/") {
-			storage.Destroy()
+			if destroy {
+				storage.Destroy()
+			}
 			delete(resources, path)
 		}
 	}
