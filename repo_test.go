@@ -104,11 +104,12 @@ var rooms = map[string][]string{
 	"server/internal/podreferences": nil,
 	"server/internal/descriptors":   nil,
 	"server/internal/auth": {
-		"chain/core", "server/internal/datadir", "server/internal/option",
+		"chain/core", "chain/features", "server/internal/datadir", "server/internal/option",
 		"server/internal/podreferences", "server/internal/reload", "server/internal/stopper",
 	},
 	"server/internal/admission": {"chain", "server/internal/podreferences"},
 	"server/internal/controllers": {
+		"chain/features",
 		"server/internal/allocation",
 		"server/internal/nearest",
 		"server/internal/podreferences",

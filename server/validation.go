@@ -103,7 +103,7 @@ func (o *Options) validate() []error {
 	} else if err := gates.Check(o.FeatureGates); err != nil {
 		wrong("FeatureGates", "feature-gates", "%w", err)
 	}
-	if _, err := controllers.Enabled(o.Controllers); err != nil {
+	if _, err := controllers.Selected(o.Controllers); err != nil {
 		wrong("Controllers", "controllers", "%w", err)
 	}
 	if err := checkSimulatedNodes(o); err != nil {

@@ -23,26 +23,21 @@ type (
 	removed    interface{ APILifecycleRemoved() (major, minor int) }
 )
 
-// came reports whether the version of a kind that obj is of is in a version of Kubernetes or in an
-// earlier one.
-func came(obj runtime.Object, v *version.Version) bool {
-	i, ok := obj.(introduced)
-	return !ok || v.AtLeast(minor(i.APILifecycleIntroduced()))
-}
-
-// went reports whether that version of the kind has been removed.
-func went(obj runtime.Object, v *version.Version) bool {
+// had reports whether a version of Kubernetes has the version of a kind that obj is of.
+func had(obj runtime.Object, v *version.Version) bool {
+	at := func(major, minor int) *version.Version {
+		return version.MajorMinor(uint(major), uint(minor))
+	}
+	if i, ok := obj.(introduced); ok && v.LessThan(at(i.APILifecycleIntroduced())) {
+		return false
+	}
 	r, ok := obj.(removed)
-	return ok && v.AtLeast(minor(r.APILifecycleRemoved()))
+	return !ok || v.LessThan(at(r.APILifecycleRemoved()))
 }
 
-func minor(major, minor int) *version.Version {
-	return version.MajorMinor(uint(major), uint(minor))
-}
-
-// removeUnavailable takes from groups what a version of Kubernetes does not have, and returns the
-// groups that have something left. As in kube-apiserver, it is an error if --runtime-config enables
-// by its name what came later.
+// removeUnavailable takes from groups what the version of Kubernetes does not have, and returns the
+// groups that have something left. What --runtime-config enables by its name is an error, as in
+// kube-apiserver, if it came later.
 func removeUnavailable(
 	groups []*genericapiserver.APIGroupInfo, scheme *runtime.Scheme, v *version.Version,
 	enabled serverstorage.APIResourceConfigSource,
@@ -52,20 +47,29 @@ func removeUnavailable(
 		var versions []schema.GroupVersion
 		for _, gv := range g.PrioritizedVersions {
 			resources := g.VersionedResourcesStorageMap[gv.Version]
-			late, err := removeFrom(resources, gv, scheme, v)
-			if err != nil {
-				return nil, err
-			}
-			for _, resource := range late {
-				if enabled.ResourceExplicitlyEnabled(gv.WithResource(resource)) ||
-					len(resources) == 0 && enabled.VersionExplicitlyEnabled(gv) {
-					return nil, fmt.Errorf("--runtime-config enables %s/%s, which came after Kubernetes %s",
-						gv, resource, v)
+			for path, storage := range resources {
+				if strings.Contains(path, "/") {
+					continue
 				}
+				ok, err := available(gv, storage, scheme, v)
+				if err != nil {
+					return nil, err
+				}
+				if ok {
+					continue
+				}
+				if gvr := gv.WithResource(path); enabled.ResourceExplicitlyEnabled(gvr) {
+					return nil, fmt.Errorf("--runtime-config enables %s/%s, which Kubernetes %s does not have",
+						gv, path, v)
+				}
+				remove(resources, path, served(g, path) == 1)
 			}
-			if len(resources) > 0 {
+			switch {
+			case len(resources) > 0:
 				versions = append(versions, gv)
-			} else {
+			case enabled.VersionExplicitlyEnabled(gv):
+				return nil, fmt.Errorf("--runtime-config enables %s, which Kubernetes %s does not have", gv, v)
+			default:
 				delete(g.VersionedResourcesStorageMap, gv.Version)
 			}
 		}
@@ -76,39 +80,38 @@ func removeUnavailable(
 	return left, nil
 }
 
-// removeFrom removes what a version of Kubernetes does not have from the resources of a group
-// version. It returns those that came later.
-func removeFrom(
-	resources map[string]rest.Storage, gv schema.GroupVersion, scheme *runtime.Scheme,
-	v *version.Version,
-) (late []string, err error) {
-	for path, storage := range resources {
-		if strings.Contains(path, "/") {
-			continue
-		}
-		gvk, err := genericapi.GetResourceKind(gv, storage, scheme)
-		if err != nil {
-			return nil, err
-		}
-		example, err := scheme.New(gvk)
-		if err != nil {
-			return nil, err
-		}
-		if !came(example, v) {
-			late = append(late, path)
-		} else if !went(example, v) {
-			continue
-		}
-		remove(resources, path)
+func available(
+	gv schema.GroupVersion, storage rest.Storage, scheme *runtime.Scheme, v *version.Version,
+) (bool, error) {
+	gvk, err := genericapi.GetResourceKind(gv, storage, scheme)
+	if err != nil {
+		return false, err
 	}
-	return late, nil
+	example, err := scheme.New(gvk)
+	if err != nil {
+		return false, err
+	}
+	return had(example, v), nil
 }
 
-// remove destroys the storage of a resource and of its subresources.
-func remove(resources map[string]rest.Storage, resource string) {
+// served returns how many versions of a group have a resource. They share its store.
+func served(g *genericapiserver.APIGroupInfo, resource string) (versions int) {
+	for _, resources := range g.VersionedResourcesStorageMap {
+		if resources[resource] != nil {
+			versions++
+		}
+	}
+	return versions
+}
+
+// remove removes a resource and its subresources from those of a version. If no other version has
+// them, it destroys their storage.
+func remove(resources map[string]rest.Storage, resource string, destroy bool) {
 	for path, storage := range resources {
 		if path == resource || strings.HasPrefix(path, resource+"/") {
-			storage.Destroy()
+			if destroy {
+				storage.Destroy()
+			}
 			delete(resources, path)
 		}
 	}
@@ -123,7 +126,7 @@ func storageVersion(scheme *runtime.Scheme, hub schema.GroupVersionKind) schema.
 	for i, gv := range preferred {
 		example, err := scheme.New(gv.WithKind(hub.Kind))
 		alpha := i > 0 && strings.Contains(gv.Version, "alpha")
-		if err == nil && !alpha && came(example, features.Compatible()) {
+		if err == nil && !alpha && had(example, features.Compatible()) {
 			return gv
 		}
 	}

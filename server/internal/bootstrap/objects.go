@@ -83,15 +83,30 @@ var (
 		}
 		return prepared(flowcontrolbootstrap.FieldManager, objects...)
 	})
-	// aggregatedPolicy and plainPolicy are the roles and bindings, with the rules of aggregated roles
-	// and without them.
-	aggregatedPolicy = sync.OnceValues(func() ([]kind.Object, error) {
-		return preparedPolicy(rbacauthorizer.Bootstrap())
-	})
-	plainPolicy = sync.OnceValues(func() ([]kind.Object, error) {
-		return preparedPolicy(rbacauthorizer.Bootstrap().Unaggregate())
-	})
 )
+
+// policies holds the roles and bindings, with the rules of aggregated roles and without them.
+var policies sync.Map // by policyKey, of what sync.OnceValues returns
+
+// policyKey says what a policy depends on.
+type policyKey struct {
+	aggregates bool
+	gates      string
+}
+
+func policy(aggregates bool) func() ([]kind.Object, error) {
+	return func() ([]kind.Object, error) {
+		once, _ := policies.LoadOrStore(policyKey{aggregates, rbacauthorizer.Gates()},
+			sync.OnceValues(func() ([]kind.Object, error) {
+				p := rbacauthorizer.Bootstrap()
+				if !aggregates {
+					p.Unaggregate()
+				}
+				return preparedPolicy(p)
+			}))
+		return once.(func() ([]kind.Object, error))()
+	}
+}
 
 // Share makes what all starts of a process share and what needs no etcd. If the storage is not
 // empty, the first objects probably exist. If Share fails, the start fails too, as soon as it needs
@@ -101,12 +116,8 @@ func Share(empty, aggregates bool) {
 	if err != nil || !empty {
 		return
 	}
-	policy := plainPolicy
-	if aggregates {
-		policy = aggregatedPolicy
-	}
 	for _, make := range []func() ([]kind.Object, error){
-		namespaceObjects, priorityClasses, flowObjects, policy,
+		namespaceObjects, priorityClasses, flowObjects, policy(aggregates),
 	} {
 		_, _ = make()
 	}

@@ -91,15 +91,16 @@ func (c *Config) flowControl() Part {
 // unless the control loop that would fill them in does not run; then they are empty, as in
 // kube-apiserver.
 func (c *Config) roles() Part {
-	policy, first := rbacauthorizer.Bootstrap, aggregatedPolicy
+	ensured := rbacauthorizer.Bootstrap
 	if !c.Aggregates {
-		policy = func() *rbacauthorizer.Policy { return rbacauthorizer.Bootstrap().Unaggregate() }
-		first = plainPolicy
+		ensured = func() *rbacauthorizer.Policy { return rbacauthorizer.Bootstrap().Unaggregate() }
 	}
 	return Part{
-		Hook:   "rbac/bootstrap-roles",
-		First:  renewed(first),
-		Ensure: func(ctx context.Context) error { return rbacauthorizer.Ensure(ctx, c.Client, policy()) },
+		Hook:  "rbac/bootstrap-roles",
+		First: renewed(policy(c.Aggregates)),
+		Ensure: func(ctx context.Context) error {
+			return rbacauthorizer.Ensure(ctx, c.Client, ensured())
+		},
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	controllermetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 	"github.com/kinproc/kinproc/server/internal/controllers/apps/daemonsets"
 	"github.com/kinproc/kinproc/server/internal/controllers/apps/deployments"
@@ -149,11 +150,23 @@ func loops(d Dependencies) []loop.Loop {
 	}
 }
 
-// Enabled returns the names of the controllers that spec enables, in the syntax of
+// Enabled returns the names of the controllers that run: those that spec selects, unless their
+// feature gate is off.
+func Enabled(spec []string) ([]string, error) {
+	selected, err := Selected(spec)
+	for _, l := range All() {
+		if l.Gate != "" && !features.Enabled(l.Gate) {
+			selected = slices.DeleteFunc(selected, func(name string) bool { return name == l.Name })
+		}
+	}
+	return selected, err
+}
+
+// Selected returns the names of the controllers that spec selects, in the syntax of
 // kube-controller-manager's --controllers flag: "*" stands for all controllers, "name" enables a
 // controller, "-name" disables it, and the first entry about a controller wins. In addition, "-*"
 // disables all controllers, and an empty spec stands for "*" without the controllers of workloads.
-func Enabled(spec []string) ([]string, error) {
+func Selected(spec []string) ([]string, error) {
 	list := All()
 	if len(spec) == 0 {
 		spec = []string{"*"}
@@ -173,14 +186,14 @@ func Enabled(spec []string) ([]string, error) {
 			words[name] = !off
 		}
 	}
-	var enabled []string
+	var selected []string
 	for _, l := range list {
 		on, said := words[l.Name]
 		if on || !said && words["*"] {
-			enabled = append(enabled, l.Name)
+			selected = append(selected, l.Name)
 		}
 	}
-	return enabled, nil
+	return selected, nil
 }
 
 // unknown returns the error about a name that no controller has.

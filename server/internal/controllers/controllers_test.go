@@ -4,6 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/component-base/featuregate"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 func TestEnabled(t *testing.T) {
@@ -49,6 +53,23 @@ func TestEnabled(t *testing.T) {
 		if _, err := Enabled([]string{"*", name}); err == nil ||
 			!strings.Contains(err.Error(), "--help lists all") {
 			t.Errorf("%q: got error %v, want one that says where the names are", name, err)
+		}
+	}
+}
+
+// TestGates lists the loops that kube-controller-manager runs only with a feature gate that can be
+// off.
+func TestGates(t *testing.T) {
+	t.Parallel()
+	want := map[string]featuregate.Feature{
+		"device-taint-eviction-controller":                               features.DRADeviceTaints,
+		"kube-apiserver-serving-clustertrustbundle-publisher-controller": features.ClusterTrustBundle,
+		"podcertificaterequest-cleaner-controller":                       features.PodCertificateRequest,
+		"storage-version-migrator-controller":                            features.StorageVersionMigrator,
+	}
+	for _, l := range All() {
+		if l.Gate != want[l.Name] {
+			t.Errorf("%s: the gate is %q, want %q", l.Name, l.Gate, want[l.Name])
 		}
 	}
 }

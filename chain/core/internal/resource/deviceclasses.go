@@ -20,6 +20,10 @@ func DeviceClasses() *kind.Kind[*resourcev1.DeviceClass] {
 		ClusterScoped: true,
 		Versions:      deviceClassVersions(),
 		Name:          kind.GeneratedName,
+		PrepareCreate: func(_ context.Context, c T) { dropDisabled(classFeatures(), &c.Spec, nil) },
+		PrepareUpdate: func(_ context.Context, c, old T) {
+			dropDisabled(classFeatures(), &c.Spec, &old.Spec)
+		},
 		Validate: func(ctx context.Context, c T) field.ErrorList {
 			generated := resourcev1.Validate_DeviceClassSpec(ctx, asCreate(), field.NewPath("spec"),
 				&c.Spec, nil)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // defaultDevices fills in what the client left out. In v1beta1, a request without a class may be
@@ -48,6 +49,12 @@ func defaultTolerations(list []resourcev1.DeviceToleration) {
 			list[i].Operator = resourcev1.DeviceTolerationOpEqual
 		}
 	}
+}
+
+// prepareClaimSpec drops the fields of features that are off; old is nil for a new claim.
+func prepareClaimSpec(s, old *resourcev1.ResourceClaimSpec) {
+	dropDerivedAttributes(&s.Devices)
+	dropDisabled(claimFeatures(), s, old)
 }
 
 // dropDerivedAttributes drops the field of the feature DRADerivedAttributes, which is off.
@@ -89,8 +96,10 @@ func validateConstraint(
 	case c.DistinctAttribute != nil:
 		errs = append(errs, fullyQualifiedName(string(*c.DistinctAttribute),
 			at.Child("distinctAttribute"))...)
-	default:
+	case features.Enabled(features.DRAConsumableCapacity):
 		errs = append(errs, field.Required(at, "one of matchAttribute and distinctAttribute is required"))
+	default:
+		errs = append(errs, field.Required(at.Child("matchAttribute"), ""))
 	}
 	return errs
 }
@@ -255,8 +264,9 @@ func validateExpression(expression string, at *field.Path) field.ErrorList {
 		}
 	}
 	mode := environment.NewExpressions
-	result := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true}).
-		CompileCELExpression(expression, cel.Options{EnvType: &mode})
+	result := cel.GetCompiler(cel.Features{
+		EnableConsumableCapacity: features.Enabled(features.DRAConsumableCapacity),
+	}).CompileCELExpression(expression, cel.Options{EnvType: &mode})
 	switch err := result.Error; {
 	case err != nil && err.Type == apiservercel.ErrorTypeRequired:
 		return field.ErrorList{field.Required(at, err.Detail)}

@@ -35,8 +35,8 @@ func ResourceClaims(
 		Plural:        "resourceclaims",
 		Versions:      claimVersions(),
 		Default:       func(c T) { defaultClaim(c, false) },
-		PrepareCreate: func(_ context.Context, c T) { dropDerivedAttributes(&c.Spec.Devices) },
-		PrepareUpdate: func(_ context.Context, c, _ T) { dropDerivedAttributes(&c.Spec.Devices) },
+		PrepareCreate: func(_ context.Context, c T) { prepareClaimSpec(&c.Spec, nil) },
+		PrepareUpdate: func(_ context.Context, c, old T) { prepareClaimSpec(&c.Spec, &old.Spec) },
 		Validate: func(ctx context.Context, c T) field.ErrorList {
 			errs := labels.adminAccess(ctx, c.Namespace, &c.Spec.Devices)
 			errs = append(errs, validateDevices(&c.Spec.Devices, at.Child("devices"))...)
@@ -153,6 +153,7 @@ func (l NamespaceLabels) labelled(
 // allocator knows the field that holds them.
 func prepareClaimStatus(_ context.Context, c, old *resourcev1.ResourceClaim) {
 	metav1.ResetObjectMetaForStatus(c, old)
+	dropDisabled(statusFeatures(), c, old)
 	gone := allocatedDevices(old).Difference(allocatedDevices(c))
 	c.Status.Devices = slices.DeleteFunc(c.Status.Devices,
 		func(s resourcev1.AllocatedDeviceStatus) bool { return gone.Has(reported(&s)) })

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // statusRights checks the permissions that writing a claim's status requires beyond the update of
@@ -32,7 +34,8 @@ func (r statusRights) check(ctx context.Context, c, old *resourcev1.ResourceClai
 	binds := !equality.Semantic.DeepEqual(c.Status.Allocation, old.Status.Allocation) ||
 		!equality.Semantic.DeepEqual(c.Status.ReservedFor, old.Status.ReservedFor)
 	drivers := changedDrivers(c, old)
-	if r.authorizer == nil || !binds && len(drivers) == 0 {
+	if r.authorizer == nil || !binds && len(drivers) == 0 ||
+		!features.Enabled(features.DRAResourceClaimGranularStatusAuthorization) {
 		return nil
 	}
 	at := field.NewPath("status")
@@ -45,7 +48,7 @@ func (r statusRights) check(ctx context.Context, c, old *resourcev1.ResourceClai
 	if binds {
 		if err := r.allowed(ctx, asked, []string{asked.GetVerb()}, resourcev1.SubresourceBinding, "",
 			""); err != nil {
-			errs = append(errs, field.Forbidden(at,
+			errs = append(errs, field.Forbidden(at.Child("allocation"),
 				fmt.Sprintf("changing status.allocation or status.reservedFor requires more permissions: %v",
 					err)))
 		}
@@ -96,16 +99,16 @@ func (r statusRights) allowed(
 	return errors.Join(because...)
 }
 
-// changedDrivers returns the names of the drivers whose device statuses differ, sorted. A status
-// that disappears with its device's allocation does not count: deallocation only requires
-// permission to bind.
+// changedDrivers returns the names of the drivers whose device statuses differ, sorted. Without an
+// allocation there are none: deallocation only requires permission to bind.
 func changedDrivers(c, old *resourcev1.ResourceClaim) []string {
+	if c.Status.Allocation == nil {
+		return nil
+	}
 	was := map[device]*resourcev1.AllocatedDeviceStatus{}
-	gone := allocatedDevices(old).Difference(allocatedDevices(c))
 	for i := range old.Status.Devices {
-		if s := &old.Status.Devices[i]; !gone.Has(reported(s)) {
-			was[reported(s)] = s
-		}
+		s := &old.Status.Devices[i]
+		was[reported(s)] = s
 	}
 	drivers := sets.New[string]()
 	for i := range c.Status.Devices {

@@ -60,9 +60,9 @@ func TestStatusRights(t *testing.T) {
 		want   []string
 	}{
 		"nothing changes":       {change: `{}`},
-		"reservation":           {change: reserve, want: []string{"status Forbidden"}},
+		"reservation":           {change: reserve, want: []string{"status.allocation Forbidden"}},
 		"reservation by right":  {change: reserve, rights: rights{binding}},
-		"deallocation":          {change: unbind, want: []string{"status Forbidden"}},
+		"deallocation":          {change: unbind, want: []string{"status.allocation Forbidden"}},
 		"deallocation by right": {change: unbind, rights: rights{binding}},
 		"report": {
 			change: reports,

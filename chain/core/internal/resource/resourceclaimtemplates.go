@@ -25,8 +25,10 @@ func ResourceClaimTemplates(labels NamespaceLabels) *kind.Kind[*resourcev1.Resou
 		Plural:        "resourceclaimtemplates",
 		Versions:      claimTemplateVersions(),
 		Default:       func(t T) { defaultDevices(&t.Spec.Spec.Devices, false) },
-		PrepareCreate: func(_ context.Context, t T) { dropDerivedAttributes(&t.Spec.Spec.Devices) },
-		PrepareUpdate: func(_ context.Context, t, _ T) { dropDerivedAttributes(&t.Spec.Spec.Devices) },
+		PrepareCreate: func(_ context.Context, t T) { prepareClaimSpec(&t.Spec.Spec, nil) },
+		PrepareUpdate: func(_ context.Context, t, old T) {
+			prepareClaimSpec(&t.Spec.Spec, &old.Spec.Spec)
+		},
 		Validate: func(ctx context.Context, t T) field.ErrorList {
 			return append(labels.adminAccess(ctx, t.Namespace, &t.Spec.Spec.Devices), validate(ctx, t)...)
 		},

@@ -37,13 +37,17 @@ func ResourceSlices() *kind.Kind[*resourcev1.ResourceSlice] {
 		ClusterScoped: true,
 		Versions:      sliceVersions(),
 		Default:       defaultSlice,
-		PrepareCreate: func(_ context.Context, s T) { dropAlpha(&s.Spec) },
+		PrepareCreate: func(_ context.Context, s T) {
+			dropAlpha(&s.Spec)
+			dropDisabled(sliceFeatures(), &s.Spec, nil)
+		},
 		PrepareUpdate: func(_ context.Context, s, old T) {
 			// Like kube-apiserver, increment the generation before dropping fields.
 			if !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
 				s.Generation = old.Generation + 1
 			}
 			dropAlpha(&s.Spec)
+			dropDisabled(sliceFeatures(), &s.Spec, &old.Spec)
 		},
 		Validate: func(ctx context.Context, s T) field.ErrorList {
 			return together(ctx, validateSlice(&s.Spec, nil),

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // classSuffix separates the name of a storage class from the resource that a quota limits.
@@ -88,6 +90,7 @@ func claims(list lists) quota.Evaluator {
 // resourceClaims returns the evaluator of resource claims. It counts the devices that claims
 // request, by device class (KEP-4381).
 func resourceClaims(list lists) quota.Evaluator {
+	const implicit = corev1.ResourceImplicitExtendedClaimsPerClass
 	gvr := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
 	count := generic.ObjectCountQuotaResourceNameFor(gvr.GroupResource())
 	return &evaluator[*resourcev1.ResourceClaim]{
@@ -96,7 +99,8 @@ func resourceClaims(list lists) quota.Evaluator {
 		handles:  onWrite,
 		limits: func(name corev1.ResourceName) bool {
 			return name == count || strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) ||
-				strings.HasPrefix(string(name), corev1.ResourceImplicitExtendedClaimsPerClass)
+				features.Enabled(features.DRAExtendedResource) &&
+					strings.HasPrefix(string(name), implicit)
 		},
 		usage: func(claim *resourcev1.ResourceClaim) corev1.ResourceList {
 			devices := map[string]int64{}
@@ -116,7 +120,9 @@ func resourceClaims(list lists) quota.Evaluator {
 			for class, n := range devices {
 				q := *apiresource.NewQuantity(n, apiresource.DecimalSI)
 				used[corev1.ResourceName(class+corev1.ResourceClaimsPerClass)] = q
-				used[corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass+class)] = q
+				if features.Enabled(features.DRAExtendedResource) {
+					used[corev1.ResourceName(implicit+class)] = q
+				}
 			}
 			return used
 		},

@@ -1,5 +1,7 @@
 package rbacauthorizer
 
+import "github.com/kinproc/kinproc/chain/features"
+
 // clusterRoleBindings returns the cluster role bindings, except for the controllers'.
 func clusterRoleBindings() []binding {
 	return []binding{
@@ -16,7 +18,11 @@ func clusterRoleBindings() []binding {
 		{name: "system:kube-dns", subjects: "account:kube-system/kube-dns"},
 		{name: "system:kube-scheduler", subjects: "user:system:kube-scheduler"},
 		{name: "system:volume-scheduler", subjects: "user:system:kube-scheduler"},
-		{name: "system:cluster-trust-bundle-discovery", subjects: "group:system:serviceaccounts"},
+		{
+			name:     "system:cluster-trust-bundle-discovery",
+			subjects: "group:system:serviceaccounts",
+			gate:     features.ClusterTrustBundle,
+		},
 		{name: "system:service-account-issuer-discovery", subjects: "group:system:serviceaccounts"},
 		// Nodes get their permissions from the Node authorizer. The binding exists so that
 		// administrators can add subjects to it.

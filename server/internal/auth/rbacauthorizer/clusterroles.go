@@ -1,5 +1,12 @@
 package rbacauthorizer
 
+import (
+	_ "k8s.io/apiserver/pkg/features" // registers the gates of zpages
+	zpages "k8s.io/component-base/zpages/features"
+
+	"github.com/kinproc/kinproc/chain/features"
+)
+
 // clusterRoles returns the cluster roles, except for the controllers' and the aggregating ones.
 func clusterRoles() []role {
 	return []role{
@@ -147,9 +154,12 @@ func clusterRoles() []role {
 				names:     "kubernetes.io/legacy-unknown",
 			},
 		}},
-		{name: "system:cluster-trust-bundle-discovery", rules: []rule{
-			{verbs: read, groups: "certificates.k8s.io", resources: "clustertrustbundles"},
-		}},
+		{
+			name: "system:cluster-trust-bundle-discovery", gate: features.ClusterTrustBundle,
+			rules: []rule{
+				{verbs: read, groups: "certificates.k8s.io", resources: "clustertrustbundles"},
+			},
+		},
 		{name: "system:discovery", rules: []rule{
 			{
 				verbs: "get",
@@ -220,8 +230,18 @@ func clusterRoles() []role {
 			},
 			{verbs: "update", groups: "core", resources: "pods/finalizers"},
 			{verbs: read, groups: "resource.k8s.io", resources: "resourceslices"},
-			{verbs: "create delete", groups: "resource.k8s.io", resources: "resourceclaims"},
-			{verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules"}, {verbs: "patch update", groups: "resource.k8s.io", resources: "resourceclaims/binding"},
+			{
+				verbs: "create delete", groups: "resource.k8s.io", resources: "resourceclaims",
+				gate: features.DRAExtendedResource,
+			},
+			{
+				verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules",
+				gate: features.DRADeviceTaintRules,
+			},
+			{
+				verbs: "patch update", groups: "resource.k8s.io", resources: "resourceclaims/binding",
+				gate: features.DRAResourceClaimGranularStatusAuthorization,
+			},
 		}},
 		{name: "system:kubelet-api-admin", rules: []rule{
 			{verbs: read, groups: "core", resources: "nodes"},
@@ -230,11 +250,7 @@ func clusterRoles() []role {
 			{verbs: "*", groups: "core", resources: "nodes/configz nodes/healthz nodes/pods"},
 		}},
 		{name: "system:monitoring", rules: []rule{
-			{
-				verbs: "get",
-				urls: "/flagz /healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/* " +
-					"/statusz",
-			},
+			{verbs: "get", urls: monitoringURLs()},
 			{verbs: "get", groups: "core", resources: "nodes/metrics"},
 		}},
 		{name: "system:node", rules: []rule{
@@ -270,12 +286,16 @@ func clusterRoles() []role {
 			{verbs: read, groups: "node.k8s.io", resources: "runtimeclasses"},
 			{verbs: "get", groups: "resource.k8s.io", resources: "resourceclaims"},
 			{verbs: "deletecollection", groups: "resource.k8s.io", resources: "resourceslices"},
-			{verbs: read, groups: "certificates.k8s.io", resources: "clustertrustbundles"},
+			{
+				verbs: read, groups: "certificates.k8s.io", resources: "clustertrustbundles",
+				gate: features.ClusterTrustBundle,
+			},
 			{verbs: "get", groups: "core", resources: "serviceaccounts"},
 			{
 				verbs:     "create get list watch",
 				groups:    "certificates.k8s.io",
 				resources: "podcertificaterequests",
+				gate:      features.PodCertificateRequest,
 			},
 		}},
 		{name: "system:node-bootstrapper", rules: []rule{
@@ -320,4 +340,16 @@ func clusterRoles() []role {
 			{verbs: "get list patch update watch", groups: "core", resources: "persistentvolumeclaims"},
 		}},
 	}
+}
+
+// monitoringURLs returns what system:monitoring may read, sorted.
+func monitoringURLs() string {
+	urls := "/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*"
+	if features.Enabled(zpages.ComponentFlagz) {
+		urls = "/flagz " + urls
+	}
+	if features.Enabled(zpages.ComponentStatusz) {
+		urls += " /statusz"
+	}
+	return urls
 }

@@ -1,5 +1,7 @@
 package rbacauthorizer
 
+import "github.com/kinproc/kinproc/chain/features"
+
 // controllers returns the roles of kube-controller-manager's controllers, each of which runs as a
 // separate service account in kube-system. The name of a cluster role is system:controller:
 // followed by the name of the service account.
@@ -88,15 +90,22 @@ func controllers() []role {
 			{verbs: "get list update watch", groups: "core", resources: "pods"},
 			events,
 		}},
-		{name: "device-taint-eviction-controller", rules: []rule{
+		{name: "device-taint-eviction-controller", gate: features.DRADeviceTaints, rules: []rule{
 			{verbs: "delete get list watch", groups: "core", resources: "pods"},
 			{verbs: "patch update", groups: "core", resources: "pods/status"},
 			{verbs: read, groups: "resource.k8s.io", resources: "resourceclaims"},
 			{verbs: read, groups: "resource.k8s.io", resources: "resourceslices"},
 			{verbs: read, groups: "resource.k8s.io", resources: "deviceclasses"},
 			events,
-			{verbs: "patch update", groups: "resource.k8s.io", resources: "devicetaintrules/status"},
-			{verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules"}}},
+			{
+				verbs: "patch update", groups: "resource.k8s.io", resources: "devicetaintrules/status",
+				gate: features.DRADeviceTaintRules,
+			},
+			{
+				verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules",
+				gate: features.DRADeviceTaintRules,
+			},
+		}},
 		{name: "disruption-controller", rules: []rule{
 			{verbs: read, groups: "apps extensions", resources: "deployments"},
 			{verbs: read, groups: "apps extensions", resources: "replicasets"},
@@ -168,20 +177,24 @@ func controllers() []role {
 			{verbs: "create delete list patch watch", groups: "core", resources: "pods"},
 			events,
 		}},
-		{name: "kube-apiserver-serving-clustertrustbundle-publisher", rules: []rule{
-			{
-				verbs:     "attest",
-				groups:    "certificates.k8s.io",
-				resources: "signers",
-				names:     "kubernetes.io/kube-apiserver-serving",
+		{
+			name: "kube-apiserver-serving-clustertrustbundle-publisher",
+			gate: features.ClusterTrustBundle,
+			rules: []rule{
+				{
+					verbs:     "attest",
+					groups:    "certificates.k8s.io",
+					resources: "signers",
+					names:     "kubernetes.io/kube-apiserver-serving",
+				},
+				{
+					verbs:     "create delete list update watch",
+					groups:    "certificates.k8s.io",
+					resources: "clustertrustbundles",
+				},
+				events,
 			},
-			{
-				verbs:     "create delete list update watch",
-				groups:    "certificates.k8s.io",
-				resources: "clustertrustbundles",
-			},
-			events,
-		}},
+		},
 		{name: "legacy-service-account-token-cleaner", rules: []rule{
 			{
 				verbs:     "get",
@@ -220,7 +233,7 @@ func controllers() []role {
 			{verbs: read, groups: "core", resources: "nodes"},
 			{verbs: "patch", groups: "core", resources: "pods/status"},
 		}},
-		{name: "podcertificaterequestcleaner", rules: []rule{
+		{name: "podcertificaterequestcleaner", gate: features.PodCertificateRequest, rules: []rule{
 			{
 				verbs:     "delete get list watch",
 				groups:    "certificates.k8s.io",
@@ -262,7 +275,10 @@ func controllers() []role {
 			},
 			{verbs: "patch update", groups: "core", resources: "pods/status"},
 			events,
-			{verbs: "patch update", groups: "resource.k8s.io", resources: "resourceclaims/binding"},
+			{
+				verbs: "patch update", groups: "resource.k8s.io", resources: "resourceclaims/binding",
+				gate: features.DRAResourceClaimGranularStatusAuthorization,
+			},
 		}},
 		{name: "resourcequota-controller", rules: []rule{
 			{verbs: "list watch", groups: "*", resources: "*"},
@@ -318,16 +334,23 @@ func controllers() []role {
 			{verbs: "update", groups: "core", resources: "pods/finalizers"},
 			events,
 		}},
-		{name: "storage-version-migrator-controller", rules: []rule{
-			{verbs: "list patch", groups: "*", resources: "*"},
-			{verbs: "get", groups: "apiextensions.k8s.io", resources: "customresourcedefinitions"},
-			{verbs: "patch", groups: "apiextensions.k8s.io", resources: "customresourcedefinitions/status"},
-			{
-				verbs:     "update",
-				groups:    "storagemigration.k8s.io",
-				resources: "storageversionmigrations/status",
+		{
+			name: "storage-version-migrator-controller", gate: features.StorageVersionMigrator,
+			rules: []rule{
+				{verbs: "list patch", groups: "*", resources: "*"},
+				{verbs: "get", groups: "apiextensions.k8s.io", resources: "customresourcedefinitions"},
+				{
+					verbs:     "patch",
+					groups:    "apiextensions.k8s.io",
+					resources: "customresourcedefinitions/status",
+				},
+				{
+					verbs:     "update",
+					groups:    "storagemigration.k8s.io",
+					resources: "storageversionmigrations/status",
+				},
 			},
-		}},
+		},
 		{name: "ttl-after-finished-controller", rules: []rule{
 			{verbs: "delete get list watch", groups: "batch", resources: "jobs"},
 			events,

@@ -23,18 +23,24 @@ type Policy struct {
 	RoleBindings        []*rbacv1.RoleBinding
 }
 
-// Bootstrap returns the roles and bindings that kube-apiserver 1.37 creates in every cluster. The
-// aggregating roles (admin, edit, view) already contain their rules, so that they work before the
-// aggregation controller has run. Each call returns new objects.
+// Bootstrap returns the roles and bindings that kube-apiserver 1.37 creates in every cluster with
+// these feature gates. The aggregating roles (admin, edit, view) already contain their rules, so
+// that they work before the aggregation controller has run. Each call returns new objects.
 func Bootstrap() *Policy {
 	p := &Policy{}
 	for _, r := range clusterRoles() {
+		if !enabled(r.gate) {
+			continue
+		}
 		p.ClusterRoles = append(p.ClusterRoles, &rbacv1.ClusterRole{
 			ObjectMeta: metadata("", r.name),
 			Rules:      r.policyRules(),
 		})
 	}
 	for _, r := range controllers() {
+		if !enabled(r.gate) {
+			continue
+		}
 		name := "system:controller:" + r.name
 		p.ClusterRoles = append(p.ClusterRoles, &rbacv1.ClusterRole{
 			ObjectMeta: metadata("", name),
@@ -44,7 +50,9 @@ func Bootstrap() *Policy {
 		p.ClusterRoleBindings = append(p.ClusterRoleBindings, clusterRoleBinding(b))
 	}
 	for _, b := range clusterRoleBindings() {
-		p.ClusterRoleBindings = append(p.ClusterRoleBindings, clusterRoleBinding(b))
+		if enabled(b.gate) {
+			p.ClusterRoleBindings = append(p.ClusterRoleBindings, clusterRoleBinding(b))
+		}
 	}
 	for _, r := range roles() {
 		p.Roles = append(p.Roles, &rbacv1.Role{

@@ -1,9 +1,13 @@
 package rbacauthorizer
 
 import (
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/component-base/featuregate"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // Common combinations of verbs.
@@ -17,6 +21,8 @@ const (
 // for the API group with the empty name.
 type rule struct {
 	verbs, groups, resources, names, urls string
+	// gate is the feature gate without which the rule does not exist, if any.
+	gate featuregate.Feature
 }
 
 // events lets a component write events.
@@ -50,14 +56,40 @@ func words(s string) []string {
 type role struct {
 	namespace, name string
 	rules           []rule
+	// gate is the feature gate without which the role does not exist, if any.
+	gate featuregate.Feature
 }
 
 func (r role) policyRules() []rbacv1.PolicyRule {
-	rules := make([]rbacv1.PolicyRule, len(r.rules))
-	for i, rule := range r.rules {
-		rules[i] = rule.policyRule()
+	rules := make([]rbacv1.PolicyRule, 0, len(r.rules))
+	for _, rule := range r.rules {
+		if enabled(rule.gate) {
+			rules = append(rules, rule.policyRule())
+		}
 	}
 	return rules
+}
+
+func enabled(gate featuregate.Feature) bool { return gate == "" || features.Enabled(gate) }
+
+// Gates names the feature gates that are on, of those that roles and bindings depend on.
+func Gates() string {
+	var on []string
+	ask := func(gate featuregate.Feature) {
+		if gate != "" && features.Enabled(gate) {
+			on = append(on, string(gate))
+		}
+	}
+	for _, r := range slices.Concat(clusterRoles(), controllers()) {
+		ask(r.gate)
+		for _, rule := range r.rules {
+			ask(rule.gate)
+		}
+	}
+	for _, b := range clusterRoleBindings() {
+		ask(b.gate)
+	}
+	return strings.Join(on, " ") + monitoringURLs()
 }
 
 // binding is a role binding, or a cluster role binding if it has no namespace. Its subjects are
@@ -67,6 +99,8 @@ type binding struct {
 	// role defaults to the binding's name.
 	role     string
 	subjects string
+	// gate is the feature gate without which the binding does not exist, if any.
+	gate featuregate.Feature
 }
 
 func (b binding) roleRef() rbacv1.RoleRef {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/featuregate"
 )
 
 // Loop declares a control loop.
@@ -27,6 +28,8 @@ type Loop struct {
 	// Workload is set for a loop that brings workloads to life. A test of another such loop has its
 	// objects to itself, so they are off unless they are asked for.
 	Workload bool
+	// Gate is the feature gate without which the loop does not run, as in kube-controller-manager.
+	Gate featuregate.Feature
 	// Idle is set if the options of the control plane leave the loop nothing to do. It is not started.
 	Idle bool
 	// After are the resources whose objects the loop is for. It begins as soon as there is an object

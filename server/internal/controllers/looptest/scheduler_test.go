@@ -34,6 +34,8 @@ func schedulerConnect(tb testing.TB, controllers ...string) schedulerCluster {
 	tb.Helper()
 	s := servertest.Run(tb, func(o *server.Options) {
 		o.Controllers = append([]string{"serviceaccount-controller"}, controllers...)
+		// Informers that do not read from etcd need the version in which DeviceTaintRules are stored.
+		o.RuntimeConfig = map[string]string{"resource.k8s.io/v1beta2": "true"}
 	})
 	return schedulerCluster{workloadtest.Client(tb, s), tb, s}
 }

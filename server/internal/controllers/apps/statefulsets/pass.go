@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/apps/podtemplates"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
@@ -138,6 +139,9 @@ func (p *pass) proceed(ctx context.Context) error {
 	}
 	if p.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return nil
+	}
+	if !features.Enabled(features.MaxUnavailableStatefulSet) {
+		return p.rollOne(ctx)
 	}
 	return p.roll(ctx)
 }
@@ -335,6 +339,29 @@ func (p *pass) roll(ctx context.Context) error {
 		most--
 	}
 	return nil
+}
+
+// rollOne replaces the pod of another revision with the highest ordinal, as soon as those after it
+// are healthy.
+func (p *pass) rollOne(ctx context.Context) error {
+	if slot, ok := p.outdated(); ok {
+		return p.replace(ctx, slot)
+	}
+	return nil
+}
+
+func (p *pass) outdated() (slot int, ok bool) {
+	for slot := p.replicas - 1; slot >= p.partition(); slot-- {
+		switch pod := p.slots[slot]; {
+		case pod == nil:
+			return 0, false // it was just created
+		case revisionOf(pod) != p.update.Name && pod.DeletionTimestamp == nil:
+			return slot, true
+		case !p.healthy(pod):
+			return 0, false
+		}
+	}
+	return 0, false
 }
 
 // replace deletes a pod of another revision.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/autoscaling/scale"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
@@ -190,13 +191,17 @@ func (a *autoscaler) reconcile(ctx context.Context) {
 		"the HPA controller was able to get the target's current scale")
 	current, least := s.Spec.Replicas, ptr.Deref(a.Spec.MinReplicas, 1)
 	a.Status.CurrentReplicas, a.Status.CurrentMetrics = current, nil
-	a.Status.ObservedGeneration = &a.Generation
+	a.Status.ObservedGeneration = nil
+	if features.Enabled(features.HPAGeneration) {
+		a.Status.ObservedGeneration = &a.Generation
+	}
 	a.history.begin(current, a.now)
 	desired, reason := current, ""
 	switch {
 	case current == 0 && !a.leavesZero(least):
 		a.condition(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled",
 			"scaling is disabled since the replica count of the target is zero")
+		a.forgetZero()
 		desired = 0
 	case current > a.Spec.MaxReplicas:
 		desired, reason = a.Spec.MaxReplicas, "Current number of replicas above Spec.MaxReplicas"
@@ -232,10 +237,21 @@ const belowLeast = "Current number of replicas below Spec.MinReplicas"
 // has scaled it to zero, but not if a user has, who does not want any. Without replicas, only
 // metrics that are not of pods say something.
 func (a *autoscaler) leavesZero(least int32) bool {
-	return slices.ContainsFunc(a.Status.Conditions,
+	return features.Enabled(features.HPAScaleToZero) && slices.ContainsFunc(a.Status.Conditions,
 		func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
 			return c.Type == autoscalingv2.ScaledToZero && c.Status == corev1.ConditionTrue
 		}) && (least != 0 || a.countsMore())
+}
+
+// forgetZero removes what an autoscaler says about scaling to zero, unless it may do that.
+func (a *autoscaler) forgetZero() {
+	if features.Enabled(features.HPAScaleToZero) {
+		return
+	}
+	a.Status.Conditions = slices.DeleteFunc(a.Status.Conditions,
+		func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+			return c.Type == autoscalingv2.ScaledToZero
+		})
 }
 
 // countsMore reports whether the autoscaler has a metric that is not of pods.
@@ -274,7 +290,9 @@ func (a *autoscaler) rescale(
 		"the HPA controller was able to update the target scale to %d", desired)
 	a.Recorder.Eventf(a.HorizontalPodAutoscaler, corev1.EventTypeNormal, "SuccessfulRescale",
 		"New size: %d; reason: %s", desired, reason)
-	if desired == 0 && ptr.Deref(a.Spec.MinReplicas, 1) == 0 && a.countsMore() {
+	if !features.Enabled(features.HPAScaleToZero) {
+		a.forgetZero()
+	} else if desired == 0 && ptr.Deref(a.Spec.MinReplicas, 1) == 0 && a.countsMore() {
 		a.condition(autoscalingv2.ScaledToZero, corev1.ConditionTrue, "ScaledToZero",
 			"the HPA controller scaled the workload to zero")
 	} else {

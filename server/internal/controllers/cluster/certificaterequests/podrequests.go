@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
@@ -24,6 +25,7 @@ func PodCleanup() loop.Loop {
 	return loop.Loop{
 		Name:    PodCleanupName,
 		Purpose: "deletes PodCertificateRequests after 15 minutes",
+		Gate:    features.PodCertificateRequest,
 		After:   []schema.GroupResource{certificatesv1.Resource("podcertificaterequests")},
 		Begin: func(c *loop.Controller) loop.Work {
 			requests := c.Informer(&certificatesv1beta1.PodCertificateRequest{})

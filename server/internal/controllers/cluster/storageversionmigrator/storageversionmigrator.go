@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
@@ -42,6 +43,7 @@ func Loop() loop.Loop {
 		Name: Name, Alias: "svm",
 		Purpose: "rewrites the objects of resources for StorageVersionMigrations",
 		Workers: 5, Begin: begin, // as many as in kube-controller-manager
+		Gate:  features.StorageVersionMigrator,
 		After: []schema.GroupResource{storagemigrationv1.Resource("storageversionmigrations")},
 	}
 }

@@ -12,9 +12,11 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
@@ -50,6 +52,7 @@ func Loop(roots []byte) loop.Loop {
 	return loop.Loop{
 		Name:    Name,
 		Purpose: "publishes the certificates that verify the API server as a ClusterTrustBundle",
+		Gate:    features.ClusterTrustBundle,
 		Begin: func(l *loop.Controller) loop.Work {
 			c := &controller{
 				Controller: l, bundles: l.Informer(&certificatesv1beta1.ClusterTrustBundle{}),
@@ -76,33 +79,41 @@ type controller struct {
 	want    *certificatesv1beta1.ClusterTrustBundle
 }
 
-// sync makes, mends or deletes a bundle of the signer.
+// sync makes, mends or deletes a bundle of the signer. Kubernetes before 1.37 has bundles only as
+// v1beta1, if at all.
 func (c *controller) sync(ctx context.Context, name string) (time.Duration, error) {
 	is := loop.Get[certificatesv1beta1.ClusterTrustBundle](c.bundles, name)
-	api, spec := c.Client.CertificatesV1().ClusterTrustBundles(), &c.want.Spec
+	v1, v1beta1 := c.Client.CertificatesV1(), c.Client.CertificatesV1beta1()
 	var err error
 	switch {
 	case name != c.want.Name:
 		if is != nil {
-			err = api.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{
-				UID: &is.UID,
-			}})
+			options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &is.UID}}
+			err = v1.ClusterTrustBundles().Delete(ctx, name, options)
+			if apierrors.IsNotFound(err) {
+				err = v1beta1.ClusterTrustBundles().Delete(ctx, name, options)
+			}
 		}
 	case is == nil:
-		_, err = api.Create(ctx, &certificatesv1.ClusterTrustBundle{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: certificatesv1.ClusterTrustBundleSpec{
-				SignerName: spec.SignerName, TrustBundle: spec.TrustBundle,
-			},
-		}, metav1.CreateOptions{})
-	case is.Spec != *spec:
-		_, err = api.Update(ctx, &certificatesv1.ClusterTrustBundle{
-			ObjectMeta: *is.ObjectMeta.DeepCopy(),
-			Spec: certificatesv1.ClusterTrustBundleSpec{
-				SignerName: spec.SignerName, TrustBundle: spec.TrustBundle,
-			},
-		}, metav1.UpdateOptions{})
+		options := metav1.CreateOptions{}
+		_, err = v1.ClusterTrustBundles().Create(ctx, asV1(c.want), options)
+		if apierrors.IsNotFound(err) {
+			_, err = v1beta1.ClusterTrustBundles().Create(ctx, c.want, options)
+		}
+	case is.Spec != c.want.Spec:
+		b, options := is.DeepCopy(), metav1.UpdateOptions{}
+		b.Spec = c.want.Spec
+		_, err = v1.ClusterTrustBundles().Update(ctx, asV1(b), options)
+		if apierrors.IsNotFound(err) {
+			_, err = v1beta1.ClusterTrustBundles().Update(ctx, b, options)
+		}
 	}
 	// A creation finds nothing if the API is switched off.
 	return 0, loop.IgnoreChanged(err)
+}
+
+func asV1(b *certificatesv1beta1.ClusterTrustBundle) *certificatesv1.ClusterTrustBundle {
+	return &certificatesv1.ClusterTrustBundle{
+		ObjectMeta: b.ObjectMeta, Spec: certificatesv1.ClusterTrustBundleSpec(b.Spec),
+	}
 }

@@ -18,6 +18,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
@@ -175,6 +176,9 @@ func (c *controller) leaseSeen(l *coordinationv1.Lease) bool {
 // alive asks the server whether a node has renewed its lease, because the informer of leases may be
 // behind. Then all nodes would seem to be silent.
 func (c *controller) alive(ctx context.Context, n *corev1.Node) (bool, error) {
+	if !features.Enabled(features.NodeControllerLeaseCircuitBreaker) {
+		return false, nil
+	}
 	if r := condition(n, corev1.NodeReady); r != nil && r.Status == corev1.ConditionUnknown {
 		return false, nil // it has been asked
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // bindingLimit is how long a pod waits for the conditions of the devices that it has got.
@@ -20,6 +22,9 @@ const bindingLimit = 10 * time.Minute
 // lacksConditions reports whether devices of an allocated claim do not have the conditions without
 // which no pod may be bound to the node (KEP-5007), and if they will never have them, why.
 func lacksConditions(c *resourcev1.ResourceClaim) (lacks bool, never error) {
+	if !features.Enabled(features.DRADeviceBindingConditions) {
+		return false, nil
+	}
 	for _, result := range c.Status.Allocation.Devices.Results {
 		if len(result.BindingConditions) == 0 {
 			continue
@@ -66,6 +71,9 @@ func (d *devices) neverReady(p *pod) error {
 }
 
 func hasConditions(allocation *resourcev1.AllocationResult) bool {
+	if !features.Enabled(features.DRADeviceBindingConditions) {
+		return false
+	}
 	return slices.ContainsFunc(allocation.Devices.Results,
 		func(r resourcev1.DeviceRequestAllocationResult) bool { return len(r.BindingConditions) > 0 })
 }

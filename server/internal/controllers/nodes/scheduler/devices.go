@@ -8,11 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
@@ -21,14 +23,20 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// deviceFeatures are the features of Kubernetes 1.37 that are on by default and that the scheduler
-// supports.
-var deviceFeatures = structured.Features{
-	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true,
-	PartitionableDevices: true, PrioritizedList: true,
+// deviceFeatures returns the features that the scheduler supports, as far as their gates are on.
+func deviceFeatures() structured.Features {
+	return structured.Features{
+		AdminAccess:            true,
+		ConsumableCapacity:     features.Enabled(features.DRAConsumableCapacity),
+		DeviceBindingAndStatus: features.Enabled(features.DRADeviceBindingConditions),
+		DeviceTaints:           features.Enabled(features.DRADeviceTaints),
+		PartitionableDevices:   features.Enabled(features.DRAPartitionableDevices),
+		PrioritizedList:        true,
+	}
 }
 
 // maxSelectors is how many compiled selectors of devices are kept.
@@ -38,7 +46,7 @@ const maxSelectors = 100
 type devices struct {
 	claims    resourcelisters.ResourceClaimLister
 	slices    resourcelisters.ResourceSliceLister
-	rules     resourcelisters.DeviceTaintRuleLister
+	rules     cache.Indexer // nil if there are none
 	classes   classes
 	offers    *extendedresourcecache.ExtendedResourceCache // by the names of extended resources
 	selectors *cel.Cache
@@ -62,23 +70,30 @@ func (r *run) watchDevices(ctx context.Context) error {
 	offers := extendedresourcecache.NewExtendedResourceCache(klog.FromContext(ctx),
 		classesChanged.Handler)
 	classesChanged.Handler = offers
-	if err := r.watch(ctx,
+	watches := []loop.Watch{
 		loop.On(r.Informer(&resourcev1.ResourceClaim{}), r.deviceClaimChanged),
 		r.notify(r.Informer(&resourcev1.ResourceSlice{}), devicesChanged),
-		r.notify(r.Informer(&resourcev1.DeviceTaintRule{}), devicesChanged),
 		classesChanged,
-	); err != nil {
+	}
+	var rules cache.Indexer
+	if features.Enabled(features.DRADeviceTaintRules) {
+		informer := r.Informer(&resourcev1beta2.DeviceTaintRule{})
+		watches, rules = append(watches, r.notify(informer, devicesChanged)), informer.GetIndexer()
+	}
+	if err := r.watch(ctx, watches...); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.devices = &devices{
-		claims:    resourcelisters.NewResourceClaimLister(r.Indexer(&resourcev1.ResourceClaim{})),
-		slices:    resourcelisters.NewResourceSliceLister(r.Indexer(&resourcev1.ResourceSlice{})),
-		rules:     resourcelisters.NewDeviceTaintRuleLister(r.Indexer(&resourcev1.DeviceTaintRule{})),
-		classes:   classes{resourcelisters.NewDeviceClassLister(r.Indexer(&resourcev1.DeviceClass{}))},
-		offers:    offers,
-		selectors: cel.NewCache(maxSelectors, cel.Features{EnableConsumableCapacity: true}),
+		claims:  resourcelisters.NewResourceClaimLister(r.Indexer(&resourcev1.ResourceClaim{})),
+		slices:  resourcelisters.NewResourceSliceLister(r.Indexer(&resourcev1.ResourceSlice{})),
+		rules:   rules,
+		classes: classes{resourcelisters.NewDeviceClassLister(r.Indexer(&resourcev1.DeviceClass{}))},
+		offers:  offers,
+		selectors: cel.NewCache(maxSelectors, cel.Features{
+			EnableConsumableCapacity: features.Enabled(features.DRAConsumableCapacity),
+		}),
 		allocated: map[types.UID]*resourcev1.AllocationResult{},
 	}
 	return nil
@@ -135,12 +150,13 @@ func (d *devices) allocator(
 		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
 	}
+	shares := features.Enabled(features.DRAConsumableCapacity)
 	for _, allocation := range allocations {
 		for _, result := range allocation.Devices.Results {
 			id := structured.MakeDeviceID(result.Driver, result.Pool, result.Device)
 			switch {
 			case ptr.Deref(result.AdminAccess, false): // takes nothing from others
-			case result.ShareID != nil:
+			case shares && result.ShareID != nil:
 				s.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, result.ShareID))
 				s.AggregatedCapacity.Insert(
 					structured.NewDeviceConsumedCapacity(id, result.ConsumedCapacity))
@@ -153,24 +169,22 @@ func (d *devices) allocator(
 	if err != nil {
 		return nil, err
 	}
-	rules, err := d.rules.List(labels.Everything())
-	if err != nil {
-		return nil, err
+	if d.rules != nil {
+		rules := d.rules.List()
+		for i := range all {
+			all[i] = tainted(all[i], rules)
+		}
 	}
-	for i := range all {
-		all[i] = tainted(all[i], rules)
-	}
-	return structured.NewAllocator(ctx, deviceFeatures, s, d.classes, all, d.selectors)
+	return structured.NewAllocator(ctx, deviceFeatures(), s, d.classes, all, d.selectors)
 }
 
 // tainted returns a slice with the taints that rules add to its devices.
-func tainted(
-	s *resourcev1.ResourceSlice, rules []*resourcev1.DeviceTaintRule,
-) *resourcev1.ResourceSlice {
+func tainted(s *resourcev1.ResourceSlice, rules []any) *resourcev1.ResourceSlice {
 	given := s
 	matches := func(wanted *string, is string) bool { return wanted == nil || *wanted == is }
-	for _, rule := range rules {
-		selected := rule.Spec.DeviceSelector
+	for _, obj := range rules {
+		rule := obj.(*resourcev1beta2.DeviceTaintRule)
+		selected, t := rule.Spec.DeviceSelector, &rule.Spec.Taint
 		if selected == nil || !matches(selected.Driver, s.Spec.Driver) ||
 			!matches(selected.Pool, s.Spec.Pool.Name) {
 			continue
@@ -182,7 +196,10 @@ func tainted(
 			if s == given {
 				s = given.DeepCopy()
 			}
-			s.Spec.Devices[i].Taints = append(s.Spec.Devices[i].Taints, rule.Spec.Taint)
+			s.Spec.Devices[i].Taints = append(s.Spec.Devices[i].Taints, resourcev1.DeviceTaint{
+				Key: t.Key, Value: t.Value, Effect: resourcev1.DeviceTaintEffect(t.Effect),
+				TimeAdded: t.TimeAdded,
+			})
 		}
 	}
 	return s
@@ -501,7 +518,8 @@ func (r *run) reserveOne(ctx context.Context, p *pod, reserved *reservation) err
 		}
 		c.Status.Allocation = reserved.allocation.DeepCopy()
 	}
-	if c.Status.Allocation != nil && c.Status.Allocation.AllocationTimestamp == nil {
+	if c.Status.Allocation != nil && c.Status.Allocation.AllocationTimestamp == nil &&
+		features.Enabled(features.DRADeviceBindingConditions) {
 		c.Status.Allocation.AllocationTimestamp = new(metav1.Now())
 	}
 	c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{

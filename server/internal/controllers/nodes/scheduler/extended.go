@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // A device class can offer its devices as an extended resource (KEP-5004). For a pod that requests
@@ -21,6 +23,9 @@ import (
 
 // isExtended reports whether a device class may offer a resource.
 func isExtended(name corev1.ResourceName) bool {
+	if !features.Enabled(features.DRAExtendedResource) {
+		return false
+	}
 	s := string(name)
 	return strings.HasPrefix(s, resourcev1.ResourceDeviceClassPrefix) ||
 		strings.Contains(s, "/") && !strings.Contains(s, corev1.ResourceDefaultNamespacePrefix) &&

@@ -9,6 +9,8 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // attachable is a volume that a driver attaches to nodes.
@@ -197,6 +199,9 @@ func (a *attempt) filterLimits(n *node) verdict {
 
 // installed reports whether a node has a driver, or that does not matter for the driver.
 func (v *volumes) installed(driver string, on *storagev1.CSINode) bool {
+	if !features.Enabled(features.VolumeLimitScaling) {
+		return true
+	}
 	d, err := v.drivers.Get(driver)
 	if err != nil || !ptr.Deref(d.Spec.PreventPodSchedulingIfMissing, false) {
 		return true

@@ -16,6 +16,8 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // volumes are the listers of everything about volumes.
@@ -285,7 +287,7 @@ func allowed(class *storagev1.StorageClass, n *node) bool {
 // volumeScores prefers nodes where the volumes that are chosen for the pod use little of what there
 // is: of the capacity of existing volumes or, if there are none to be bound, of the free storage.
 func (a *attempt) volumeScores(nodes []*node) []int64 {
-	if len(a.prepared.bound.unbound) == 0 {
+	if len(a.prepared.bound.unbound) == 0 || !features.Enabled(features.StorageCapacityScoring) {
 		return nil
 	}
 	scores := make([]int64, len(nodes))

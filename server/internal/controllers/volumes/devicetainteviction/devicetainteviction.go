@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
@@ -39,7 +40,7 @@ func Loop() loop.Loop {
 	return loop.Loop{
 		Name:     Name,
 		Purpose:  "deletes pods that do not tolerate the taints of their devices",
-		Workload: true, Workers: 4, Begin: begin,
+		Workload: true, Workers: 4, Begin: begin, Gate: features.DRADeviceTaints,
 		After: []schema.GroupResource{
 			resourcev1.Resource("resourceclaims"), resourcev1.Resource("devicetaintrules"),
 		},
@@ -48,7 +49,8 @@ func Loop() loop.Loop {
 
 type controller struct {
 	*loop.Controller
-	pods, claims, published, rules cache.SharedIndexInformer
+	pods, claims, published cache.SharedIndexInformer
+	rules                   cache.SharedIndexInformer // nil if there are none
 
 	mu sync.Mutex
 	// pending are the pods that have to go, by their keys, and evicted is how many pods the loop has
@@ -63,7 +65,6 @@ func begin(l *loop.Controller) loop.Work {
 		pods:       l.Informer(&corev1.Pod{}),
 		claims:     l.Informer(&resourcev1.ResourceClaim{}),
 		published:  l.Informer(&resourcev1.ResourceSlice{}),
-		rules:      l.Informer(&resourcev1beta2.DeviceTaintRule{}),
 		pending:    map[string]types.UID{}, evicted: map[types.UID]int{},
 	}
 	published := loop.On(c.published, c.publishedChanged)
@@ -71,10 +72,14 @@ func begin(l *loop.Controller) loop.Work {
 		s := obj.(*resourcev1.ResourceSlice)
 		return []string{s.Spec.Driver + "/" + s.Spec.Pool.Name}, nil
 	}}
-	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+	work := loop.Work{Sync: c.sync, Watches: []loop.Watch{
 		loop.On(c.pods, c.podChanged), loop.On(c.claims, c.claimChanged), published,
-		loop.On(c.rules, c.ruleChanged),
 	}}
+	if features.Enabled(features.DRADeviceTaintRules) {
+		c.rules = l.Informer(&resourcev1beta2.DeviceTaintRule{})
+		work.Watches = append(work.Watches, loop.On(c.rules, c.ruleChanged))
+	}
+	return work
 }
 
 func (c *controller) podChanged(old, p *corev1.Pod) {

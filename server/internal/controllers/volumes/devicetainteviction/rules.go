@@ -17,10 +17,19 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
+func (c *controller) allRules() (all []*resourcev1beta2.DeviceTaintRule) {
+	if c.rules == nil {
+		return nil
+	}
+	for _, obj := range c.rules.GetStore().List() {
+		all = append(all, obj.(*resourcev1beta2.DeviceTaintRule))
+	}
+	return all
+}
+
 // addRules makes sure that the status of the rules that evict pods is right soon.
 func (c *controller) addRules() {
-	for _, obj := range c.rules.GetStore().List() {
-		rule := obj.(*resourcev1beta2.DeviceTaintRule)
+	for _, rule := range c.allRules() {
 		if rule.Spec.Taint.Effect == resourcev1beta2.DeviceTaintEffectNoExecute {
 			c.EnqueueAfter(rulePrefix+rule.Name, rulePeriod)
 		}

@@ -95,8 +95,7 @@ func (c *controller) taintsOf(
 			}
 		}
 	}
-	for _, obj := range c.rules.GetStore().List() {
-		rule := obj.(*resourcev1beta2.DeviceTaintRule)
+	for _, rule := range c.allRules() {
 		if !selects(rule, r.Driver, r.Pool, r.Device) || assumed != rule &&
 			rule.Spec.Taint.Effect != resourcev1beta2.DeviceTaintEffectNoExecute {
 			continue

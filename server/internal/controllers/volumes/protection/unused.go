@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/storage/ephemeral"
 
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
@@ -26,6 +27,9 @@ type unused struct {
 // saysUnused adds to the work of the protection of claims.
 func saysUnused(begin func(*loop.Controller) loop.Work) func(*loop.Controller) loop.Work {
 	return func(l *loop.Controller) loop.Work {
+		if !features.Enabled(features.PersistentVolumeClaimUnusedSinceTime) {
+			return begin(l)
+		}
 		u := unused{l, l.Informer(&corev1.PersistentVolumeClaim{}), l.Informer(&corev1.Pod{})}
 		work := begin(l)
 		protect := work.Sync
