@@ -119,6 +119,10 @@ func validatePriorityLevel(
 	if spec.Exempt != nil && spec.Type != flowcontrolv1.PriorityLevelEnablementExempt {
 		errs = append(errs, field.Forbidden(at.Child("exempt"), "may only be set for type Exempt"))
 	}
+	if spec.Limited != nil {
+		errs = append(errs, validateParts(&spec.Limited.LimitResponse,
+			at.Child("limited", "limitResponse"))...)
+	}
 	switch spec.Type {
 	case flowcontrolv1.PriorityLevelEnablementExempt:
 		if e := spec.Exempt; e != nil {
@@ -164,23 +168,32 @@ func validateLimited(
 	errs := notNegative(l.NominalConcurrencyShares, at.Child("nominalConcurrencyShares"))
 	errs = append(errs, percent(l.LendablePercent, at.Child("lendablePercent"))...)
 	errs = append(errs, notNegative(l.BorrowingLimitPercent, at.Child("borrowingLimitPercent"))...)
-	at, queuing := at.Child("limitResponse"), l.LimitResponse.Queuing
-	if queuing != nil && l.LimitResponse.Type != flowcontrolv1.LimitResponseTypeQueue {
-		errs = append(errs, field.Forbidden(at.Child("queuing"), "may only be set for type Queue"))
-	}
+	at = at.Child("limitResponse")
 	switch l.LimitResponse.Type {
-	case flowcontrolv1.LimitResponseTypeReject:
+	case flowcontrolv1.LimitResponseTypeReject, "":
 	case flowcontrolv1.LimitResponseTypeQueue:
-		if queuing == nil {
-			errs = append(errs, field.Required(at.Child("queuing"), "required for type Queue"))
-		} else {
-			errs = append(errs, validateQueuing(queuing, at.Child("queuing"))...)
+		if l.LimitResponse.Queuing != nil {
+			errs = append(errs, validateQueuing(l.LimitResponse.Queuing, at.Child("queuing"))...)
 		}
-	case "":
-		errs = append(errs, field.Required(at.Child("type"), ""))
 	default:
 		types := sets.New(flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject)
 		errs = append(errs, field.NotSupported(at.Child("type"), l.LimitResponse.Type, sets.List(types)))
+	}
+	return errs
+}
+
+// validateParts checks that a response has the parts that belong to its type, even if the priority
+// level may not have a response.
+func validateParts(r *flowcontrolv1.LimitResponse, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if r.Type == "" {
+		errs = append(errs, field.Required(at.Child("type"), ""))
+	}
+	switch queues := r.Type == flowcontrolv1.LimitResponseTypeQueue; {
+	case queues && r.Queuing == nil:
+		errs = append(errs, field.Required(at.Child("queuing"), "required for type Queue"))
+	case !queues && r.Queuing != nil:
+		errs = append(errs, field.Forbidden(at.Child("queuing"), "may only be set for type Queue"))
 	}
 	return errs
 }
