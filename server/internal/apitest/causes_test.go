@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestCauses checks that a refusal says each cause once, and which causes it says.
+// TestCauses checks which causes a refusal says, and how often.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	s, _ := shared(t)
@@ -19,6 +19,7 @@ func TestCauses(t *testing.T) {
 	}
 	const (
 		core    = "/api/v1/namespaces/default/configmaps"
+		json    = "application/json"
 		budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 	)
 	send := func(method, path, contentType, body string) metav1.Status {
@@ -26,7 +27,7 @@ func TestCauses(t *testing.T) {
 		status, _ := sendBody(t, client, method, s.URL()+path, contentType, body)
 		return status
 	}
-	create := send(http.MethodPost, core, "application/json", `{"metadata":{"name":"causes"}}`)
+	create := send(http.MethodPost, core, json, `{"metadata":{"name":"causes"}}`)
 	if create.Status != metav1.StatusSuccess {
 		t.Fatal(create.Message)
 	}
@@ -40,14 +41,37 @@ func TestCauses(t *testing.T) {
 			[]string{"metadata.annotations", "metadata.labels"},
 		},
 		"a disruption budget": {
-			http.MethodPost, budgets, "application/json",
+			http.MethodPost, budgets, json,
 			`{"metadata":{"name":"causes","labels":{"a":"%"}},"spec":{"minAvailable":-1}}`,
 			[]string{"spec.minAvailable"},
 		},
 		"the metadata of a disruption budget": {
-			http.MethodPost, budgets, "application/json",
+			http.MethodPost, budgets, json,
 			`{"metadata":{"name":"causes","labels":{"a":"%"}},"spec":{"minAvailable":1}}`,
 			[]string{"metadata.labels"},
+		},
+		"a finalizer of a namespace": {
+			http.MethodPost, "/api/v1/namespaces", json,
+			`{"metadata":{"name":"causes"},"spec":{"finalizers":["100%"]}}`,
+			[]string{"spec.finalizers", "spec.finalizers"},
+		},
+		"an address": {
+			http.MethodPost, "/api/v1/namespaces/default/endpoints", json,
+			`{"metadata":{"name":"causes"},
+				"subsets":[{"addresses":[{"ip":"100%"}],"ports":[{"port":80}]}]}`,
+			[]string{"subsets[0].addresses[0].ip", "subsets[0].addresses[0].ip"},
+		},
+		"the size of a claim": {
+			http.MethodPost, "/api/v1/namespaces/default/persistentvolumeclaims", json,
+			`{"metadata":{"name":"causes"},"spec":{"accessModes":["ReadWriteOnce"],
+				"resources":{"requests":{"storage":"-5"}}}}`,
+			[]string{"spec.resources[storage]"},
+		},
+		"the size of a volume": {
+			http.MethodPost, "/api/v1/persistentvolumes", json,
+			`{"metadata":{"name":"causes"},"spec":{"accessModes":["ReadWriteOnce"],
+				"capacity":{"storage":"-5"},"hostPath":{"path":"/a"}}}`,
+			[]string{"spec.capacity[storage]", "spec.capacity[storage]"},
 		},
 	} {
 		status := send(test.method, test.path, test.contentType, test.body)
