@@ -35,6 +35,10 @@ var meantOdd = []struct {
 		"a custom resource is served as soon as it is established",
 	},
 	{
+		regexp.MustCompile(`example\.com\..*: status: want \d+, got 404; .*got "404 page not found`),
+		"a custom resource is served a moment after its definition was created",
+	},
+	{
 		regexp.MustCompile(`: body/.*body/status/(acceptedNames|conditions).*\n` +
 			`.*/customresourcedefinitions`),
 		"the names of a definition are accepted earlier",
