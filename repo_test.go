@@ -51,7 +51,7 @@ var rooms = map[string][]string{
 	},
 	"chain/aggregator":          {"chain/internal"},
 	"chain/extensions":          {"chain/internal"},
-	"chain/core/internal/rules": nil,
+	"chain/core/internal/rules": {"chain/features"},
 	"chain/core/internal":       {"chain/features", "chain/kind"},
 	"chain/core":                {"chain/features", "chain/internal", "chain/kind"},
 	"chain":                     nil, // it links the servers, all of which are below it

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,10 +21,9 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kinproc/kinproc/chain/documents"
-	"github.com/kinproc/kinproc/chain/internal/patches"
 )
 
-// checkBodies checks the bodies that the libraries would decode or merge at any cost. A body is
+// checkBodies checks the bodies that the libraries would decode at any cost. A body is
 // checked when the server that handles the request reads it: if the request is refused for another
 // reason, its body is not looked at.
 func (c *Chain) checkBodies(handler http.Handler, limit int64) http.Handler {
@@ -39,11 +40,10 @@ func (c *Chain) checkBodies(handler http.Handler, limit int64) http.Handler {
 func (c *Chain) bodyCheck(r *http.Request, limit int64) func(body []byte) error {
 	mediaType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
-	isYAML, isMerge := strings.HasSuffix(mediaType, "yaml"),
-		mediaType == string(types.StrategicMergePatchType)
+	isYAML := strings.HasSuffix(mediaType, "yaml")
 	isProtobuf := mediaType == runtime.ContentTypeProtobuf &&
 		(r.Method == http.MethodPost || r.Method == http.MethodPut)
-	if !isYAML && !isMerge && !isProtobuf {
+	if !isYAML && !isProtobuf {
 		return nil
 	}
 	info, ok := genericapirequest.RequestInfoFrom(r.Context())
@@ -53,21 +53,19 @@ func (c *Chain) bodyCheck(r *http.Request, limit int64) func(body []byte) error 
 	switch {
 	case isProtobuf && c.custom(info):
 		return refuseProtobuf
-	case isProtobuf:
-		return nil
-	case isYAML:
-		return func(body []byte) error { return checkYAML(body, limit) }
-	}
-	into := c.patched(info)
-	if into == nil {
+	case isProtobuf, r.Method == http.MethodPatch && refusesOptions(r, types.PatchType(mediaType)):
 		return nil
 	}
-	return func(body []byte) error {
-		if errs := patches.Check(body, into); len(errs) > 0 {
-			return apierrors.NewInvalid(into.GetObjectKind().GroupVersionKind().GroupKind(), info.Name, errs)
-		}
-		return nil
-	}
+	return func(body []byte) error { return checkYAML(body, limit) }
+}
+
+// refusesOptions reports whether the options of a patch are invalid. Then the request is refused for
+// them, and its body is not decoded.
+func refusesOptions(r *http.Request, patchType types.PatchType) bool {
+	var options metav1.PatchOptions
+	err := metainternalversionscheme.ParameterCodec.DecodeParameters(
+		r.URL.Query(), metav1.SchemeGroupVersion, &options)
+	return err != nil || len(metav1validation.ValidatePatchOptions(&options, patchType)) > 0
 }
 
 // custom reports whether a request is for custom resources. Their handler panics on protobuf,
@@ -101,26 +99,6 @@ func (c *Chain) elsewhere(info *genericapirequest.RequestInfo) bool {
 	service, err := c.Aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().
 		Lister().Get(info.APIVersion + "." + info.APIGroup)
 	return err == nil && service.Spec.Service != nil
-}
-
-// patched returns an empty object of the kind that a strategic merge patch is for. It is nil for
-// custom resources, which do not accept such patches.
-func (c *Chain) patched(info *genericapirequest.RequestInfo) runtime.Object {
-	resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
-	switch resource {
-	case apiextensionsv1.Resource("customresourcedefinitions"):
-		return withKind(&apiextensionsv1.CustomResourceDefinition{},
-			apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	case apiregistrationv1.Resource("apiservices"):
-		return withKind(&apiregistrationv1.APIService{},
-			apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
-	}
-	return c.Core.Object(resource.WithVersion(info.APIVersion), info.Subresource)
-}
-
-func withKind(object runtime.Object, gvk schema.GroupVersionKind) runtime.Object {
-	object.GetObjectKind().SetGroupVersionKind(gvk)
-	return object
 }
 
 // checkedBody is a body that is checked on the first read. A body that is larger than the limit is

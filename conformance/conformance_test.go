@@ -211,6 +211,7 @@ func start(t *testing.T) exchanges.Target {
 	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts,
 		func(o *server.Options) {
 			o.TokenAuthFile, o.EmulatedVersion = tokens, *emulated
+			o.AuthorizationModes = []string{"RBAC", "Node"} // as of the recorded server
 		})
 	config := rest.AnonymousClientConfig(s.RESTConfig())
 	transport, err := rest.TransportFor(config)

@@ -5,49 +5,66 @@ import (
 	"strings"
 )
 
-// meantOdd lists the intended differences between the responses to odd requests.
+// meantOdd lists the intended differences between the responses to odd requests of kinproc and of
+// kube-apiserver 1.37.2.
 var meantOdd = []struct {
 	pattern *regexp.Regexp
 	reason  string
 }{
 	{
-		regexp.MustCompile(`status: want 200, got 400; .*\n.*/pods/[^/]+/log`),
-		"in 1.36, the log of a pod without a node is empty",
+		regexp.MustCompile(`validatingadmissionpolicies/.*: status: want (201|400|422|500), got 404; ` +
+			`.*\n.*/status\?`),
+		"kube-apiserver creates a policy that does not exist when its status is applied, " +
+			"which no other kind allows",
 	},
 	{
-		regexp.MustCompile(
-			`status: want \d+, got 422; .*ignoreStoreReadErrorWithClusterBreakingPotential`),
-		"1.37 enables the deletion of objects that cannot be read, and therefore validates its option",
+		regexp.MustCompile(`status: want 500, got 4\d\d; .*failed to create RequestInfo`),
+		"kube-apiserver answers the path of a watch without a resource with a text and a status of 500",
 	},
 	{
-		regexp.MustCompile(
-			`validatingadmissionpolicies/.*: status: want (201|422|500), got 404; .*\n.*/status\?`),
-		"in 1.36, applying the status of a policy that does not exist creates a policy without a spec",
+		regexp.MustCompile(`status: want 400, got 200; .*name must be provided.*\n.*` +
+			`merge-patch.*"apiVersion":(null|"")`),
+		"kube-apiserver loses the fields of an object whose version a merge patch removes",
 	},
 	{
-		regexp.MustCompile(`example\.com\..*: status: want (429|503), got`),
+		regexp.MustCompile(`: causes: want [^;]*(; causes: want [^;]*)*\n.*a{1000}a{1000}`),
+		"kinproc reports the first 50,000 bytes of what is wrong with an object",
+	},
+	{
+		regexp.MustCompile(`example\.com\..*: status: want (429|503|504), got`),
 		"a custom resource is served as soon as it is established",
 	},
 	{
-		regexp.MustCompile(`customresourcedefinitions.*: body/.*body/status/(acceptedNames|conditions)`),
+		regexp.MustCompile(`example\.com\..*: status: want \d+, got 404; .*got "404 page not found`),
+		"a custom resource is served a moment after its definition was created",
+	},
+	{
+		regexp.MustCompile(`: body/.*body/status/(acceptedNames|conditions).*\n` +
+			`.*/customresourcedefinitions`),
 		"the names of a definition are accepted earlier",
 	},
 	{
-		regexp.MustCompile(`causes: want metadata\.ownerReferences\.\w+ FieldValueInvalid`),
-		"1.37 (k8s.io/apimachinery) includes the index of an owner reference, " +
-			"and reports missing fields as required",
-	},
-	{
-		regexp.MustCompile(`apiextensions.*: body/columnDefinitions`),
-		"1.37 (k8s.io/apiextensions-apiserver) prints more columns of a definition",
+		regexp.MustCompile(`: (status: want (200, got 409|409, got 200); .*|` +
+			`body/(rows/0/object/)?metadata/resourceVersion: want "<rv:\w+>", got "<rv:\w+>")\n` +
+			`.*/customresourcedefinitions`),
+		"the status of a definition changes once; kube-apiserver writes it twice, and later",
 	},
 	{
 		regexp.MustCompile(`#\d+, [^:]*: body/details~1name: want "[^"]*", got "[^"]*"\n.*-X 'DELETE'`),
 		"if several objects cannot be deleted, the error may name any of them",
 	},
 	{
-		regexp.MustCompile(`status: want 410, got 200; .*\n.*resourceVersion=1&`),
+		regexp.MustCompile(`status: want 410, got 200; .*\n.*resourceVersion=[1-9]\b`),
 		"a server compacts its history five minutes after it was started",
+	},
+	{
+		regexp.MustCompile(`body(/object)?: want \{.*"too old resource version: [1-9] `),
+		"the cache from which a server answers watches begins later if the server is older",
+	},
+	{
+		regexp.MustCompile(`01-protocol/watch, .*: body/stream/\d+/object/metadata/resourceVersion: ` +
+			`want "<rv:\w+>", got "<rv:\w+>"\n`),
+		"a watch that begins too early has shown these versions on one of the servers",
 	},
 	{
 		regexp.MustCompile(`(?s)example\.com\..*: (answer: |status: want \d+, got 415; ).*` +
@@ -56,8 +73,8 @@ var meantOdd = []struct {
 	},
 	{
 		regexp.MustCompile(`core\.v1\.services/.*causes: want spec.clusterIPs FieldValueInvalid; ` +
-			`causes: unwanted metadata.name FieldValueRequired`),
-		"kube-apiserver allocates an address for a service without a name, " +
+			`causes: unwanted metadata\.name FieldValue(Required|Invalid)`),
+		"kube-apiserver allocates an address for a service whose name is invalid, " +
 			"and reports the address as invalid",
 	},
 }
@@ -69,20 +86,23 @@ var serverErrors = regexp.MustCompile(strings.Join([]string{
 	`failed to convert new object`,
 	`failed to create RequestInfo`,
 	`list element types are not identical`,
+	`unable to find api field in struct`,
 	`unknown patch type`,
 	`Too large resource version`,
 	`resourceVersion: Invalid value`, // of a read
 	`strconv.ParseUint: parsing`,     // of a write
 	`invalid resource name|invalid key:`,
 	`does not contain declared merge key`,
+	`several disruption budgets`,                            // of an eviction
 	`target.(kind: Unsupported value|name: Required value)`, // of a binding
 }, "|"))
 
-func isMeant(f finding) bool {
+// reasonFor returns why a difference is intended, or "" if it is not.
+func reasonFor(f finding) string {
 	for _, m := range meantOdd {
 		if m.pattern.MatchString(f.String()) {
-			return true
+			return m.reason
 		}
 	}
-	return false
+	return ""
 }

@@ -7,7 +7,6 @@ package core
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"sync"
 
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	genericapi "k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -60,29 +58,6 @@ type Server struct {
 // the resources of all built-in group versions.
 func (s *Server) Discovery(manager aggregated.ResourceManager) aggregated.ResourceManager {
 	return discoveryManager{manager, s.onDemand}
-}
-
-// Object returns a new object of the kind of a resource or of its subresource, with its
-// GroupVersionKind set. It returns nil if the server does not serve the resource.
-func (s *Server) Object(resource schema.GroupVersionResource, subresource string) runtime.Object {
-	name := path.Join(resource.Resource, subresource)
-	for _, g := range s.groups {
-		storage := g.VersionedResourcesStorageMap[resource.Version][name]
-		if g.PrioritizedVersions[0].Group != resource.Group || storage == nil {
-			continue
-		}
-		gvk, err := genericapi.GetResourceKind(resource.GroupVersion(), storage, s.scheme)
-		if err != nil {
-			return nil
-		}
-		object, err := s.scheme.New(gvk)
-		if err != nil {
-			return nil
-		}
-		object.GetObjectKind().SetGroupVersionKind(gvk)
-		return object
-	}
-	return nil
 }
 
 // StorageReady returns an error that names a resource whose storage cannot serve requests yet.

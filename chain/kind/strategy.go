@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/operation"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -96,6 +97,23 @@ func (s strategy) ValidateUpdate(
 		errs = append(errs, s.k.Validate(ctx, obj.(Object))...)
 	}
 	return bounded(withGoNames(errs))
+}
+
+// ValidateDeclaratively implements rest.DeclarativeValidationStrategy, which the registry calls with
+// all errors about an object. It omits those that are said again, as kube-apiserver does: the
+// library checks labels, annotations and owners of an updated object twice.
+func (s strategy) ValidateDeclaratively(
+	_ context.Context, _, _ runtime.Object, errs field.ErrorList, _ operation.Type,
+	_ rest.DeclarativeValidationConfig,
+) field.ErrorList {
+	return errs.Filter()
+}
+
+// DeclarativeValidationConfig implements rest.DeclarativeValidationStrategy.
+func (s strategy) DeclarativeValidationConfig(
+	context.Context, runtime.Object, runtime.Object,
+) rest.DeclarativeValidationConfig {
+	return rest.DeclarativeValidationConfig{}
 }
 
 // mostOfErrors is the size of what clients are told of an object, in bytes. Each of thousands of

@@ -124,17 +124,17 @@ func failure(v any) map[string]any {
 	return out
 }
 
-// causes compares the sets of fields and reasons in the causes of two failures.
+// causes compares how often the causes of two failures name a field with a reason.
 func causes(want, got any) []string {
-	w, g := causeSet(want), causeSet(got)
+	w, g := causeCounts(want), causeCounts(got)
 	var out []string
 	for _, c := range slices.Sorted(maps.Keys(w)) {
-		if !g[c] {
+		for range w[c] - g[c] {
 			out = append(out, "causes: want "+c)
 		}
 	}
 	for _, c := range slices.Sorted(maps.Keys(g)) {
-		if !w[c] {
+		for range g[c] - w[c] {
 			out = append(out, "causes: unwanted "+c)
 		}
 	}
@@ -195,13 +195,13 @@ func causeTexts(v any) map[string]string {
 	return out
 }
 
-func causeSet(v any) map[string]bool {
-	out := map[string]bool{}
+func causeCounts(v any) map[string]int {
+	out := map[string]int{}
 	list, _ := lookup(v, "/details/causes").([]any)
 	for _, c := range list {
 		field, _ := lookup(c, "/field").(string)
 		reason, _ := lookup(c, "/reason").(string)
-		out[field+" "+reason] = true
+		out[field+" "+reason]++
 	}
 	return out
 }

@@ -170,42 +170,54 @@ func TestBodies(t *testing.T) {
 
 		{
 			"type of an address", http.MethodPatch, "/api/v1/nodes/n/status", asMerge,
-			`{"status":{"addresses":[{"type":{},"address":"x"}]}}`, invalid, "status.addresses[0].type",
+			`{"status":{"addresses":[{"type":{},"address":"x"}]}}`, invalid, "patch",
 		},
 		{
 			"name of a container", http.MethodPatch, "/apis/apps/v1/namespaces/default/deployments/d",
 			asMerge, `{"spec":{"template":{"spec":{"containers":[{"name":["c"]}]}}}}`, invalid,
-			"spec.template.spec.containers[0].name",
+			"patch",
 		},
 		{
 			"no container", http.MethodPatch, "/apis/apps/v1/namespaces/default/deployments/d", asMerge,
-			`{"spec":{"template":{"spec":{"containers":[null]}}}}`, invalid,
-			"spec.template.spec.containers[0]",
+			`{"spec":{"template":{"spec":{"containers":[null]}}}}`,
+			http.StatusInternalServerError, "",
 		},
 		{
 			"uid of an owner", http.MethodPatch, configMaps + "/m", asMerge,
-			`{"metadata":{"ownerReferences":[{"uid":{}}]}}`, invalid, "metadata.ownerReferences[0].uid",
+			`{"metadata":{"ownerReferences":[{"uid":{}}]}}`, invalid, "patch",
 		},
 		{
 			"finalizer", http.MethodPatch, configMaps + "/m", asMerge, `{"metadata":{"finalizers":[null]}}`,
-			invalid, "metadata.finalizers[0]",
+			http.StatusInternalServerError, "",
 		},
 		{
 			"retained keys", http.MethodPatch, "/apis/apps/v1/namespaces/default/deployments/d", asMerge,
-			`{"spec":{"strategy":{"$retainKeys":[{}]}}}`, invalid, "spec.strategy.$retainKeys[0]",
+			`{"spec":{"strategy":{"$retainKeys":[{}]}}}`, invalid, "patch",
 		},
 		{
 			"status of a namespace", http.MethodPatch, "/api/v1/namespaces/patched/status", asMerge,
-			`{"status":{"conditions":[{"type":{}}]}}`, invalid, "status.conditions[0].type",
+			`{"status":{"conditions":[{"type":{}}]}}`, invalid, "patch",
 		},
 		{
 			"owner of a definition", http.MethodPatch, definitions + "/widgets.bodies.example", asMerge,
-			`{"metadata":{"ownerReferences":[{"uid":{}}]}}`, invalid, "metadata.ownerReferences[0].uid",
+			`{"metadata":{"ownerReferences":[{"uid":{}}]}}`, invalid, "patch",
 		},
 		{
 			"condition of an APIService", http.MethodPatch,
 			"/apis/apiregistration.k8s.io/v1/apiservices/v1.apps/status", asMerge,
-			`{"status":{"conditions":[{"type":{}}]}}`, invalid, "status.conditions[0].type",
+			`{"status":{"conditions":[{"type":{}}]}}`, invalid, "patch",
+		},
+		{
+			"owner of nothing", http.MethodPatch, configMaps + "/missing", asMerge,
+			`{"metadata":{"ownerReferences":[{"uid":{}}]}}`, http.StatusNotFound, "",
+		},
+		{
+			"merge by force", http.MethodPatch, configMaps + "/m?force=true", asMerge,
+			`{"metadata":{"ownerReferences":[{"uid":{}}]}}`, invalid, "force",
+		},
+		{
+			"apply without a manager", http.MethodPatch, configMaps + "/m", asApply, "a: &a [*a]",
+			invalid, "fieldManager",
 		},
 		{
 			"nothing in place of an object", http.MethodPatch, configMaps + "/m", asJSONPatch,

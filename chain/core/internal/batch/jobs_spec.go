@@ -35,7 +35,10 @@ const (
 // validateJob validates a job. old is nil on create.
 func validateJob(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := validateGenerated(j, old, path)
+	var errs field.ErrorList
+	if old == nil {
+		errs = validateGenerated(j, path)
+	}
 
 	opts, selectorOpts := podspec.OptionsFor(&j.Spec.Template, nil),
 		metav1validation.LabelSelectorValidationOptions{}
@@ -68,8 +71,9 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 	return errs
 }
 
-// validateGenerated requires the selector and labels that prepareJob generates.
-func validateGenerated(j, old *batchv1.Job, path *field.Path) field.ErrorList {
+// validateGenerated requires the selector and labels that prepareJob generates. A change of them is
+// refused as the change of an immutable field.
+func validateGenerated(j *batchv1.Job, path *field.Path) field.ErrorList {
 	if ptr.Deref(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
 		return nil
 	}
@@ -79,11 +83,6 @@ func validateGenerated(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 			"must be set, because the generated selector matches it"))
 	}
 	wanted := podLabels(j)
-	if old != nil && !hasPrefixedLabels(old) {
-		// The old job predates these labels.
-		delete(wanted, batchv1.ControllerUidLabel)
-		delete(wanted, batchv1.JobNameLabel)
-	}
 	at := path.Child("template", "metadata", "labels")
 	for label, value := range wanted {
 		if have, ok := j.Spec.Template.Labels[label]; !ok {
@@ -98,12 +97,6 @@ func validateGenerated(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 			"must be the generated selector, unless manualSelector is set"))
 	}
 	return errs
-}
-
-func hasPrefixedLabels(j *batchv1.Job) bool {
-	_, hasName := j.Spec.Template.Labels[batchv1.JobNameLabel]
-	_, hasUID := j.Spec.Template.Labels[batchv1.ControllerUidLabel]
-	return hasName && hasUID
 }
 
 // validateJobSpec validates the spec of a job, or of a job template, except for the selector.

@@ -150,6 +150,9 @@ func TestChangedJobs(t *testing.T) {
 				corev1.ResourceCPU: resource.MustParse("1"),
 			}
 		}, nil},
+		"labels of the pods": {job(t, nil), func(j *batchv1.Job) {
+			j.Spec.Template.Labels[batchv1.JobNameLabel] = "other"
+		}, []string{"spec.template Invalid"}},
 		"completions": {job(t, nil), func(j *batchv1.Job) {
 			j.Spec.Completions = new(int32(9))
 		}, []string{"spec.completions Invalid"}},

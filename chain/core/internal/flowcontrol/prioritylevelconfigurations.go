@@ -123,6 +123,10 @@ func validatePriorityLevel(
 	if spec.Exempt != nil && excludes(spec.Type, exempt, limited) {
 		errs = append(errs, field.Forbidden(at.Child("exempt"), "may only be set for type Exempt"))
 	}
+	if spec.Limited != nil && (spec.Type == limited || declarative()) {
+		errs = append(errs, validateParts(&spec.Limited.LimitResponse,
+			at.Child("limited", "limitResponse"))...)
+	}
 	switch spec.Type {
 	case flowcontrolv1.PriorityLevelEnablementExempt:
 		if e := spec.Exempt; e != nil {
@@ -155,11 +159,13 @@ func validatePriorityLevel(
 // excludes reports whether a value of type is may not have the field of type own. Unless
 // declarative validation is enforced, the field is refused only for the other valid type.
 func excludes[T ~string](is, own, other T) bool {
-	if features.Enabled(genericfeatures.DeclarativeValidationBeta) {
+	if declarative() {
 		return is != own
 	}
 	return is == other
 }
+
+func declarative() bool { return features.Enabled(genericfeatures.DeclarativeValidationBeta) }
 
 // asFixed reports whether spec is the fixed spec of a mandatory level. Operators may change the
 // field exempt of the exempt level, so that field is ignored.
@@ -177,24 +183,32 @@ func validateLimited(
 	errs := notNegative(l.NominalConcurrencyShares, at.Child("nominalConcurrencyShares"))
 	errs = append(errs, percent(l.LendablePercent, at.Child("lendablePercent"))...)
 	errs = append(errs, notNegative(l.BorrowingLimitPercent, at.Child("borrowingLimitPercent"))...)
-	at, queuing := at.Child("limitResponse"), l.LimitResponse.Queuing
-	if queuing != nil && excludes(l.LimitResponse.Type, flowcontrolv1.LimitResponseTypeQueue,
-		flowcontrolv1.LimitResponseTypeReject) {
-		errs = append(errs, field.Forbidden(at.Child("queuing"), "may only be set for type Queue"))
-	}
+	at = at.Child("limitResponse")
 	switch l.LimitResponse.Type {
-	case flowcontrolv1.LimitResponseTypeReject:
+	case flowcontrolv1.LimitResponseTypeReject, "":
 	case flowcontrolv1.LimitResponseTypeQueue:
-		if queuing == nil {
-			errs = append(errs, field.Required(at.Child("queuing"), "required for type Queue"))
-		} else {
-			errs = append(errs, validateQueuing(queuing, at.Child("queuing"))...)
+		if l.LimitResponse.Queuing != nil {
+			errs = append(errs, validateQueuing(l.LimitResponse.Queuing, at.Child("queuing"))...)
 		}
-	case "":
-		errs = append(errs, field.Required(at.Child("type"), ""))
 	default:
 		types := sets.New(flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject)
 		errs = append(errs, field.NotSupported(at.Child("type"), l.LimitResponse.Type, sets.List(types)))
+	}
+	return errs
+}
+
+// validateParts checks that a response has the parts that belong to its type, even if the priority
+// level may not have a response.
+func validateParts(r *flowcontrolv1.LimitResponse, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if r.Type == "" {
+		errs = append(errs, field.Required(at.Child("type"), ""))
+	}
+	switch queues := flowcontrolv1.LimitResponseTypeQueue; {
+	case r.Type == queues && r.Queuing == nil:
+		errs = append(errs, field.Required(at.Child("queuing"), "required for type Queue"))
+	case r.Queuing != nil && excludes(r.Type, queues, flowcontrolv1.LimitResponseTypeReject):
+		errs = append(errs, field.Forbidden(at.Child("queuing"), "may only be set for type Queue"))
 	}
 	return errs
 }

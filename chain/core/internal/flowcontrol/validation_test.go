@@ -136,6 +136,13 @@ func TestPriorityLevels(t *testing.T) {
 			at + "limitResponse.queuing Forbidden"}},
 		{`{'spec':{'type':''}}`, []string{"spec.limited Forbidden", "spec.type Required"}},
 		{`{'spec':{'type':'x'}}`, []string{"spec.limited Forbidden", "spec.type NotSupported"}},
+		{`{'spec':{'type':'x','limited':{'limitResponse':{'queuing':null}}}}`, []string{
+			"spec.limited Forbidden", at + "limitResponse.queuing Required", "spec.type NotSupported",
+		}},
+		{`{'spec':{'type':'x','limited':{'limitResponse':{'type':''}}}}`, []string{
+			"spec.limited Forbidden", at + "limitResponse.queuing Forbidden",
+			at + "limitResponse.type Required", "spec.type NotSupported",
+		}},
 		{`{'spec':{'limited':{'limitResponse':{'type':''}}}}`, []string{
 			at + "limitResponse.queuing Forbidden", at + "limitResponse.type Required",
 		}},

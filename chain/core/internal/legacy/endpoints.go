@@ -133,6 +133,8 @@ func validateSubsets(e *corev1.Endpoints) field.ErrorList {
 		}
 		if addresses.Parse(a.IP).IsValid() {
 			errs = append(errs, addresses.RoutableIP(path.Child("ip"), a.IP)...)
+		} else { // kube-apiserver says it in other words too
+			errs = append(errs, field.Invalid(path.Child("ip"), a.IP, "must be a valid IP address"))
 		}
 	})
 	return errs

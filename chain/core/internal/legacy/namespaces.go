@@ -99,7 +99,7 @@ func labelWithName(n *corev1.Namespace) {
 func validateFinalizer(f corev1.FinalizerName, at *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateFinalizerName(string(f), at)
 	switch {
-	case len(errs) > 0, strings.Contains(string(f), "/"):
+	case strings.Contains(string(f), "/"):
 	case f == corev1.FinalizerKubernetes, f == metav1.FinalizerOrphanDependents,
 		f == metav1.FinalizerDeleteDependents:
 	default:

@@ -182,6 +182,10 @@ func validatePersistentVolumeSpec(
 			[]corev1.ResourceName{corev1.ResourceStorage}))
 	}
 	for r, size := range spec.Capacity {
+		if size.Value() < 0 {
+			errs = append(errs, field.Invalid(capacity.Key(string(r)), size.Value(),
+				"must be a valid resource quantity"))
+		}
 		errs = append(errs, quantities.ValidatePositiveQuantity(size, capacity.Key(string(r)))...)
 	}
 	if p := spec.PersistentVolumeReclaimPolicy; p != "" && !reclaimPolicies.Has(p) {

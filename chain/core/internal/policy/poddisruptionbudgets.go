@@ -54,7 +54,7 @@ func PodDisruptionBudgets() *kind.Kind[*policyv1.PodDisruptionBudget] {
 		},
 		Generation:             true,
 		RequireResourceVersion: true,
-		Quirks:                 kind.Quirks{AnyFinalizers: true},
+		Quirks:                 kind.Quirks{AnyFinalizers: true, LooseMetadata: true},
 	}
 }
 

@@ -111,8 +111,6 @@ func ValidateSpec(
 	if size, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
 		errs = append(errs, field.Required(sizePath, "must specify the requested storage size"))
 	} else {
-		errs = append(errs, quantities.ValidateResourceQuantity(corev1.ResourceStorage,
-			size, sizePath)...)
 		errs = append(errs, quantities.ValidatePositiveQuantity(size, sizePath)...)
 	}
 	if name := ptr.Deref(spec.StorageClassName, ""); name != "" {
