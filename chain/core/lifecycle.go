@@ -23,21 +23,26 @@ type (
 	removed    interface{ APILifecycleRemoved() (major, minor int) }
 )
 
-// had reports whether a version of Kubernetes has the version of a kind that obj is of.
-func had(obj runtime.Object, v *version.Version) bool {
-	at := func(major, minor int) *version.Version {
-		return version.MajorMinor(uint(major), uint(minor))
-	}
-	if i, ok := obj.(introduced); ok && v.LessThan(at(i.APILifecycleIntroduced())) {
-		return false
-	}
-	r, ok := obj.(removed)
-	return !ok || v.LessThan(at(r.APILifecycleRemoved()))
+// came reports whether the version of a kind that obj is of is in a version of Kubernetes or in an
+// earlier one.
+func came(obj runtime.Object, v *version.Version) bool {
+	i, ok := obj.(introduced)
+	return !ok || v.AtLeast(minor(i.APILifecycleIntroduced()))
 }
 
-// removeUnavailable takes from groups what the version of Kubernetes does not have, and returns the
-// groups that have something left. What --runtime-config enables by its name is an error, as in
-// kube-apiserver, if it came later.
+// went reports whether that version of the kind has been removed.
+func went(obj runtime.Object, v *version.Version) bool {
+	r, ok := obj.(removed)
+	return ok && v.AtLeast(minor(r.APILifecycleRemoved()))
+}
+
+func minor(major, minor int) *version.Version {
+	return version.MajorMinor(uint(major), uint(minor))
+}
+
+// removeUnavailable takes from groups what a version of Kubernetes does not have, and returns the
+// groups that have something left. As in kube-apiserver, it is an error if --runtime-config enables
+// by its name what came later.
 func removeUnavailable(
 	groups []*genericapiserver.APIGroupInfo, scheme *runtime.Scheme, v *version.Version,
 	enabled serverstorage.APIResourceConfigSource,
@@ -47,29 +52,20 @@ func removeUnavailable(
 		var versions []schema.GroupVersion
 		for _, gv := range g.PrioritizedVersions {
 			resources := g.VersionedResourcesStorageMap[gv.Version]
-			for path, storage := range resources {
-				if strings.Contains(path, "/") {
-					continue
-				}
-				ok, err := available(gv, storage, scheme, v)
-				if err != nil {
-					return nil, err
-				}
-				if ok {
-					continue
-				}
-				if gvr := gv.WithResource(path); enabled.ResourceExplicitlyEnabled(gvr) {
-					return nil, fmt.Errorf("--runtime-config enables %s/%s, which Kubernetes %s does not have",
-						gv, path, v)
-				}
-				remove(resources, path, served(g, path) == 1)
+			late, err := removeFrom(g, gv, scheme, v)
+			if err != nil {
+				return nil, err
 			}
-			switch {
-			case len(resources) > 0:
+			for _, resource := range late {
+				if enabled.ResourceExplicitlyEnabled(gv.WithResource(resource)) ||
+					len(resources) == 0 && enabled.VersionExplicitlyEnabled(gv) {
+					return nil, fmt.Errorf("--runtime-config enables %s/%s, which came after Kubernetes %s",
+						gv, resource, v)
+				}
+			}
+			if len(resources) > 0 {
 				versions = append(versions, gv)
-			case enabled.VersionExplicitlyEnabled(gv):
-				return nil, fmt.Errorf("--runtime-config enables %s, which Kubernetes %s does not have", gv, v)
-			default:
+			} else {
 				delete(g.VersionedResourcesStorageMap, gv.Version)
 			}
 		}
@@ -80,18 +76,33 @@ func removeUnavailable(
 	return left, nil
 }
 
-func available(
-	gv schema.GroupVersion, storage rest.Storage, scheme *runtime.Scheme, v *version.Version,
-) (bool, error) {
-	gvk, err := genericapi.GetResourceKind(gv, storage, scheme)
-	if err != nil {
-		return false, err
+// removeFrom removes what a version of Kubernetes does not have from the resources of a group
+// version. It returns those that came later.
+func removeFrom(
+	g *genericapiserver.APIGroupInfo, gv schema.GroupVersion, scheme *runtime.Scheme,
+	v *version.Version,
+) (late []string, err error) {
+	resources := g.VersionedResourcesStorageMap[gv.Version]
+	for path, storage := range resources {
+		if strings.Contains(path, "/") {
+			continue
+		}
+		gvk, err := genericapi.GetResourceKind(gv, storage, scheme)
+		if err != nil {
+			return nil, err
+		}
+		example, err := scheme.New(gvk)
+		if err != nil {
+			return nil, err
+		}
+		if !came(example, v) {
+			late = append(late, path)
+		} else if !went(example, v) {
+			continue
+		}
+		remove(resources, path, served(g, path) == 1)
 	}
-	example, err := scheme.New(gvk)
-	if err != nil {
-		return false, err
-	}
-	return had(example, v), nil
+	return late, nil
 }
 
 // served returns how many versions of a group have a resource. They share its store.
@@ -126,7 +137,7 @@ func storageVersion(scheme *runtime.Scheme, hub schema.GroupVersionKind) schema.
 	for i, gv := range preferred {
 		example, err := scheme.New(gv.WithKind(hub.Kind))
 		alpha := i > 0 && strings.Contains(gv.Version, "alpha")
-		if err == nil && !alpha && had(example, features.Compatible()) {
+		if err == nil && !alpha && came(example, features.Compatible()) {
 			return gv
 		}
 	}

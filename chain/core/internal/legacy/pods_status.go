@@ -12,6 +12,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
+	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/features"
 )
 
@@ -29,12 +30,8 @@ func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
 	if p.Status.ExtendedResourceClaimStatus == nil {
 		p.Status.ExtendedResourceClaimStatus = old.Status.ExtendedResourceClaimStatus
 	}
-	if old.Status.ExtendedResourceClaimStatus == nil &&
-		!features.Enabled(features.DRAExtendedResource) {
-		p.Status.ExtendedResourceClaimStatus = nil
-	}
 	keepObservedGenerations(&p.Status, &old.Status)
-	dropDisabledStatusFields(&p.Status, &old.Status)
+	dropDisabledStatus(&p.Status, &old.Status, features.Enabled)
 }
 
 // keepObservedGenerations restores the observed generations that old kubelets omit.
@@ -55,29 +52,6 @@ func keepObservedGenerations(s, old *corev1.PodStatus) {
 		if list := was[c.Type]; len(list) > 0 {
 			keep(&c.ObservedGeneration, list[0])
 			was[c.Type] = list[1:]
-		}
-	}
-}
-
-// dropDisabledStatusFields clears the fields of features that are off by default in Kubernetes
-// 1.37, unless old uses them.
-func dropDisabledStatusFields(s, old *corev1.PodStatus) {
-	if len(old.NodeAllocatableResourceClaimStatuses) == 0 {
-		s.NodeAllocatableResourceClaimStatuses = nil
-	}
-	if len(old.VolumeHealth) == 0 {
-		s.VolumeHealth = nil
-	}
-	if slices.ContainsFunc(containerStatuses(old), func(c *corev1.ContainerStatus) bool {
-		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMountStatus) bool {
-			return m.VolumeStatus != nil && m.VolumeStatus.Image != nil
-		})
-	}) {
-		return
-	}
-	for _, c := range containerStatuses(s) {
-		for i := range c.VolumeMounts {
-			c.VolumeMounts[i].VolumeStatus = nil
 		}
 	}
 }
@@ -116,7 +90,8 @@ func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, validatePodAddresses(p, old, path)...)
 	if name := p.Status.NominatedNodeName; name != "" && name != old.Status.NominatedNodeName {
 		errs = append(errs, invalidName(path.Child("nominatedNodeName"), name)...)
-		if old.Spec.NodeName != "" {
+		if old.Spec.NodeName != "" &&
+			features.Enabled(features.ClearingNominatedNodeNameAfterBinding) {
 			errs = append(errs, field.Forbidden(path.Child("nominatedNodeName"),
 				"the pod is already assigned to a node"))
 		}
@@ -276,8 +251,13 @@ func containersByName(containers []corev1.Container) map[string]*corev1.Containe
 // restart rules that matches the exit code decides, then the restart policy of the container, then
 // the restart policy of the pod.
 func restarts(p *corev1.Pod, s corev1.ContainerStatus, c *corev1.Container) bool {
-	if c == nil {
+	switch {
+	case c != nil:
+	case p == nil || features.Enabled(features.ContainerRestartRules) ||
+		podspec.HasRestartRules(&p.Spec):
 		return false
+	default: // the pod has no such container: without rules, only the policy of the pod counts
+		c = &corev1.Container{}
 	}
 	code := s.State.Terminated.ExitCode
 	policy := string(p.Spec.RestartPolicy)
