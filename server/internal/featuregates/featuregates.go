@@ -81,7 +81,7 @@ func (g Gates) check(name string, want bool) error {
 	known := find(name)
 	switch {
 	case !ok && known != nil:
-		return fmt.Errorf("Kubernetes %s has no feature %s", g.version, name)
+		return fmt.Errorf("there is no feature %q in Kubernetes %s", name, g.version)
 	case !ok:
 		return g.unknown(name)
 	case spec.LockToDefault && spec.Default != want:

@@ -114,7 +114,7 @@ func TestRefusedGates(t *testing.T) {
 		}
 	}
 	err := gates(t, "34").Check(map[string]bool{"HPAGeneration": true})
-	if want := "Kubernetes 1.34 has no feature HPAGeneration"; err == nil || err.Error() != want {
+	if want := `there is no feature "HPAGeneration" in Kubernetes 1.34`; err == nil || err.Error() != want {
 		t.Errorf("the error about a gate that came later is %v, not %s", err, want)
 	}
 }
