@@ -95,10 +95,10 @@ func newRealKubectl(
 	io := genericiooptions.IOStreams{In: s.in, Out: s.out, ErrOut: s.err}
 	// An alias of a kuberc file sets the arguments of the command, which SetArgs would undo. Without
 	// an alias, cobra takes those of the process, which does nothing but run kubectl.
-	os.Args = append([]string{"kubectl"}, args...)
+	os.Args = append(os.Args[:1:1], args...)
 	k := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
 		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
-		Arguments:     os.Args,
+		Arguments:     append([]string{"kubectl"}, args...),
 		ConfigFlags:   config,
 		IOStreams:     io,
 	})
