@@ -28,12 +28,40 @@ func (e *events) recorder(component string) record.EventRecorder {
 		defer e.mu.Unlock()
 		if e.broadcaster == nil {
 			e.broadcaster = record.NewBroadcaster(record.WithContext(e.ctx))
-			e.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{
-				Interface: e.client.CoreV1().Events(""),
-			})
+			e.broadcaster.StartRecordingToSink(sink{e.ctx, e.client.CoreV1().Events("")})
 		}
 		return e.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
 	})}
+}
+
+// sink writes events until its context ends. Then another replica may have the lease, and an event
+// that is still on its way is given up, as by a kube-controller-manager that exits.
+type sink struct {
+	ctx    context.Context
+	events typedcorev1.EventInterface
+}
+
+// Create implements record.EventSink.
+func (s sink) Create(event *corev1.Event) (*corev1.Event, error) {
+	return s.sent(s.events.CreateWithEventNamespaceWithContext(s.ctx, event))
+}
+
+// Update implements record.EventSink.
+func (s sink) Update(event *corev1.Event) (*corev1.Event, error) {
+	return s.sent(s.events.UpdateWithEventNamespaceWithContext(s.ctx, event))
+}
+
+// Patch implements record.EventSink.
+func (s sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
+	return s.sent(s.events.PatchWithEventNamespaceWithContext(s.ctx, event, data))
+}
+
+// sent leaves out the error about an event that was given up, which would be logged and tried again.
+func (s sink) sent(event *corev1.Event, err error) (*corev1.Event, error) {
+	if s.ctx.Err() != nil {
+		return event, nil
+	}
+	return event, err
 }
 
 // stop ends the goroutines. All controllers have ended before.
