@@ -214,7 +214,7 @@ func TestMistakesInFile(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"nods: 3":                                   "f:1: there is no field nods; did you mean nodes?",
-		"\nx: 3":                                    "f:2: there is no field x; the fields are name, port, nodes, nodeCap",
+		"\nx: 3":                                    "f:2: there is no field x; the fields are name, port, kubernetes, nodes, nodeCap",
 		"nodes: 1\nnodes: 2":                        "f:2: nodes is in line 1 already",
 		"nodes: [1]":                                "f:1: nodes: it must be a word or a number",
 		"nodes:":                                    "f:1: nodes: it must be a word or a number",

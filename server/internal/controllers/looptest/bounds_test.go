@@ -184,6 +184,7 @@ func TestBoundsDevices(t *testing.T) {
 	s := servertest.Run(t, func(o *server.Options) {
 		o.Controllers = []string{"serviceaccount-controller"}
 		o.SimulatedNodes = 1
+		o.RuntimeConfig = map[string]string{"resource.k8s.io/v1beta2": "true"} // as schedulerConnect
 	})
 	c := boundsDevices{t, workloadtest.Client(t, s)}
 	ctx := t.Context()
