@@ -59,8 +59,8 @@ func (c *Chain) bodyCheck(r *http.Request, limit int64) func(body []byte) error 
 	return func(body []byte) error { return checkYAML(body, limit) }
 }
 
-// refusesOptions reports whether the options of a patch are invalid. Then the request is refused for
-// them, and its body is not decoded.
+// refusesOptions reports whether the options of a patch are invalid. Then the request is refused
+// for them, and its body is not decoded.
 func refusesOptions(r *http.Request, patchType types.PatchType) bool {
 	var options metav1.PatchOptions
 	err := metainternalversionscheme.ParameterCodec.DecodeParameters(

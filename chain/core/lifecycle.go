@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -132,12 +131,15 @@ func remove(resources map[string]rest.Storage, resource string, destroy bool) {
 // hub, unless an older server with which this one is compatible does not have it. Then it is the
 // preferred one of those that such a server has, except for alpha versions.
 func storageVersion(scheme *runtime.Scheme, hub schema.GroupVersionKind) schema.GroupVersion {
-	preferred := slices.Concat([]schema.GroupVersion{hub.GroupVersion()},
-		scheme.PrioritizedVersionsForGroup(hub.Group))
-	for i, gv := range preferred {
+	has := func(gv schema.GroupVersion) bool {
 		example, err := scheme.New(gv.WithKind(hub.Kind))
-		alpha := i > 0 && strings.Contains(gv.Version, "alpha")
-		if err == nil && !alpha && came(example, features.Compatible()) {
+		return err == nil && came(example, features.Compatible())
+	}
+	if has(hub.GroupVersion()) {
+		return hub.GroupVersion()
+	}
+	for _, gv := range scheme.PrioritizedVersionsForGroup(hub.Group) {
+		if !strings.Contains(gv.Version, "alpha") && has(gv) {
 			return gv
 		}
 	}

@@ -99,7 +99,7 @@ func (s strategy) ValidateUpdate(
 	return bounded(withGoNames(errs))
 }
 
-// ValidateDeclaratively implements rest.DeclarativeValidationStrategy, which the registry calls with
+// ValidateDeclaratively implements rest.DeclarativeValidationStrategy. The registry calls it with
 // all errors about an object. It omits those that are said again, as kube-apiserver does: the
 // library checks labels, annotations and owners of an updated object twice.
 func (s strategy) ValidateDeclaratively(

@@ -32,8 +32,8 @@ environment variable:
   KUBEBUILDER_ASSETS=$(kinproc envtest-assets) go test ./...
 
 All three are this program under other names. The folder is in the user's cache directory, one for
-each build of kinproc. It can be removed at any time, and is removed when nobody has asked for it for
-30 days.
+each build of kinproc. It can be removed at any time, and is removed when nobody has asked for it
+for 30 days.
 
 With --kubernetes, kube-apiserver behaves as an earlier version; that folder is a part of the other:
 
@@ -70,8 +70,8 @@ func checkVersion(version string) error {
 }
 
 // fillAssets puts the programs into a folder, or into the one in the cache directory, and returns
-// its absolute path. Those of a version of Kubernetes are in a folder of their own there, whose name
-// is the version.
+// its absolute path. Those of a version of Kubernetes are in a folder of their own there, which has
+// the version as its name.
 func fillAssets(dir, version string) (string, error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -59,7 +60,8 @@ func Deployments() *kind.Kind[*appsv1.Deployment] {
 			// The status subresource may change annotations, but not labels.
 			Prepare: func(_ context.Context, d, old *appsv1.Deployment) {
 				d.Labels = old.Labels
-				dropTerminating(&d.Status.TerminatingReplicas, old.Status.TerminatingReplicas)
+				features.DropField(features.DeploymentReplicaSetTerminatingReplicas,
+					&d.Status.TerminatingReplicas, old.Status.TerminatingReplicas)
 			},
 			ResetFields: []string{"spec", "metadata.labels"},
 			Validate:    validateDeploymentStatus,

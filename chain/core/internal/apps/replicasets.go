@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -63,7 +64,8 @@ func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 		},
 		Status: &kind.Status[*appsv1.ReplicaSet]{
 			Prepare: func(_ context.Context, r, old *appsv1.ReplicaSet) {
-				dropTerminating(&r.Status.TerminatingReplicas, old.Status.TerminatingReplicas)
+				features.DropField(features.DeploymentReplicaSetTerminatingReplicas,
+					&r.Status.TerminatingReplicas, old.Status.TerminatingReplicas)
 			},
 			Validate: func(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
 				s := r.Status

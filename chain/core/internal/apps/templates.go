@@ -14,7 +14,6 @@ import (
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
-	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -25,14 +24,6 @@ var (
 	templatePath = specPath.Child("template")
 	statusPath   = field.NewPath("status")
 )
-
-// dropTerminating clears the number of terminating replicas in a status if its feature is off,
-// unless the old status has it.
-func dropTerminating(count **int32, old *int32) {
-	if old == nil && !features.Enabled(features.DeploymentReplicaSetTerminatingReplicas) {
-		*count = nil
-	}
-}
 
 // validateSelector validates the selector of a workload, which must not be empty. It returns the
 // parsed selector, or nil if it cannot be parsed.

@@ -56,10 +56,9 @@ func Nodes() *kind.Kind[*corev1.Node] {
 				if old.Status.Config == nil {
 					n.Status.Config = nil
 				}
-				if old.Status.NodeInfo.RunningInUserNamespace == nil &&
-					!features.Enabled(features.KubeletInUserNamespace) {
-					n.Status.NodeInfo.RunningInUserNamespace = nil
-				}
+				features.DropField(features.KubeletInUserNamespace,
+					&n.Status.NodeInfo.RunningInUserNamespace,
+					old.Status.NodeInfo.RunningInUserNamespace)
 			},
 			Validate: validateNodeUpdate,
 		},

@@ -31,7 +31,7 @@ func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
 		p.Status.ExtendedResourceClaimStatus = old.Status.ExtendedResourceClaimStatus
 	}
 	keepObservedGenerations(&p.Status, &old.Status)
-	dropDisabledStatus(&p.Status, &old.Status, features.Enabled)
+	features.Drop(statusFeatures(), &p.Status, &old.Status, features.Enabled)
 }
 
 // keepObservedGenerations restores the observed generations that old kubelets omit.

@@ -1,106 +1,76 @@
 package legacy
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-base/featuregate"
 
 	"github.com/kinproc/kinproc/chain/features"
 )
 
-// statusFeature is a feature with its gate. A feature without one is off in all versions.
-type statusFeature struct {
-	gate featuregate.Feature
-	// used reports whether s uses the fields of the feature.
-	used func(s *corev1.PodStatus) bool
-	// drop clears them.
-	drop func(s *corev1.PodStatus)
-}
-
 // statusFeatures returns the features that have fields in the status of pods, except for those that
 // are always on.
-func statusFeatures() []statusFeature {
-	ofContainers := func(
-		gate featuregate.Feature, used func(*corev1.ContainerStatus) bool,
-		drop func(*corev1.ContainerStatus),
-	) statusFeature {
-		return statusFeature{
-			gate: gate,
-			used: func(s *corev1.PodStatus) bool {
-				return slices.ContainsFunc(containerStatuses(s), used)
-			},
-			drop: func(s *corev1.PodStatus) {
-				for _, c := range containerStatuses(s) {
-					drop(c)
+func statusFeatures() []features.Fields[corev1.PodStatus] {
+	type S = *corev1.PodStatus
+	return []features.Fields[corev1.PodStatus]{
+		{Take: func(s S, clear bool) bool {
+			return features.TakeList(&s.NodeAllocatableResourceClaimStatuses, clear)
+		}},
+		{Take: func(s S, clear bool) bool { return features.TakeList(&s.VolumeHealth, clear) }},
+		{Take: ofContainers(imageDigests)},
+		{
+			Gate: features.InPlacePodLevelResourcesVerticalScaling,
+			Take: func(s S, clear bool) bool {
+				used := s.AllocatedResources != nil
+				if clear {
+					s.AllocatedResources = nil
 				}
+				return features.Take(&s.Resources, clear) || used
 			},
+		},
+		{
+			Gate: features.DRAExtendedResource,
+			Take: func(s S, clear bool) bool {
+				return features.Take(&s.ExtendedResourceClaimStatus, clear)
+			},
+		},
+		{
+			Gate: features.ResourceHealthStatus,
+			Take: ofContainers(func(c *corev1.ContainerStatus, clear bool) bool {
+				return features.TakeList(&c.AllocatedResourcesStatus, clear)
+			}),
+		},
+		{Gate: features.ResourceHealthStatusMessage, Take: ofContainers(healthMessages)},
+	}
+}
+
+func ofContainers(
+	take func(c *corev1.ContainerStatus, clear bool) bool,
+) func(*corev1.PodStatus, bool) bool {
+	return func(s *corev1.PodStatus, clear bool) bool {
+		used := false
+		for _, c := range containerStatuses(s) {
+			used = take(c, clear) || used
 		}
-	}
-	return []statusFeature{
-		{
-			used: func(s *corev1.PodStatus) bool {
-				return len(s.NodeAllocatableResourceClaimStatuses) > 0
-			},
-			drop: func(s *corev1.PodStatus) { s.NodeAllocatableResourceClaimStatuses = nil },
-		},
-		{
-			used: func(s *corev1.PodStatus) bool { return len(s.VolumeHealth) > 0 },
-			drop: func(s *corev1.PodStatus) { s.VolumeHealth = nil },
-		},
-		ofContainers("", hasImageDigest, dropVolumeStatus),
-		{
-			gate: features.InPlacePodLevelResourcesVerticalScaling,
-			used: func(s *corev1.PodStatus) bool {
-				return s.Resources != nil || s.AllocatedResources != nil
-			},
-			drop: func(s *corev1.PodStatus) { s.Resources, s.AllocatedResources = nil, nil },
-		},
-		{
-			gate: features.DRAExtendedResource,
-			used: func(s *corev1.PodStatus) bool { return s.ExtendedResourceClaimStatus != nil },
-			drop: func(s *corev1.PodStatus) { s.ExtendedResourceClaimStatus = nil },
-		},
-		ofContainers(features.ResourceHealthStatus,
-			func(c *corev1.ContainerStatus) bool { return len(c.AllocatedResourcesStatus) > 0 },
-			func(c *corev1.ContainerStatus) { c.AllocatedResourcesStatus = nil }),
-		ofContainers(features.ResourceHealthStatusMessage, hasHealthMessage, dropHealthMessages),
+		return used
 	}
 }
 
-// dropDisabledStatus clears the fields of features that are off, unless old uses them.
-func dropDisabledStatus(s, old *corev1.PodStatus, on func(featuregate.Feature) bool) {
-	for _, f := range statusFeatures() {
-		if (f.gate == "" || !on(f.gate)) && !f.used(old) {
-			f.drop(s)
-		}
-	}
-}
-
-func hasImageDigest(c *corev1.ContainerStatus) bool {
-	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMountStatus) bool {
-		return m.VolumeStatus != nil && m.VolumeStatus.Image != nil
-	})
-}
-
-func dropVolumeStatus(c *corev1.ContainerStatus) {
+// imageDigests are the only status that a volume of a container can have.
+func imageDigests(c *corev1.ContainerStatus, clear bool) bool {
+	used := false
 	for i := range c.VolumeMounts {
-		c.VolumeMounts[i].VolumeStatus = nil
+		v := &c.VolumeMounts[i].VolumeStatus
+		used = *v != nil && (*v).Image != nil || used
+		features.Take(v, clear)
 	}
+	return used
 }
 
-func hasHealthMessage(c *corev1.ContainerStatus) bool {
-	return slices.ContainsFunc(c.AllocatedResourcesStatus, func(s corev1.ResourceStatus) bool {
-		return slices.ContainsFunc(s.Resources, func(r corev1.ResourceHealth) bool {
-			return r.Message != nil
-		})
-	})
-}
-
-func dropHealthMessages(c *corev1.ContainerStatus) {
+func healthMessages(c *corev1.ContainerStatus, clear bool) bool {
+	used := false
 	for _, s := range c.AllocatedResourcesStatus {
 		for i := range s.Resources {
-			s.Resources[i].Message = nil
+			used = features.Take(&s.Resources[i].Message, clear) || used
 		}
 	}
+	return used
 }

@@ -44,21 +44,21 @@ func TestStatusFieldsOfGates(t *testing.T) {
 		},
 	}
 	for _, f := range statusFeatures() {
-		if f.gate == "" {
+		if f.Gate == "" {
 			continue
 		}
-		use, ok := uses[f.gate]
+		use, ok := uses[f.Gate]
 		if !ok {
-			t.Errorf("%s: no use", f.gate)
+			t.Errorf("%s: no use", f.Gate)
 			continue
 		}
-		off := func(gate featuregate.Feature) bool { return gate != f.gate }
+		off := func(gate featuregate.Feature) bool { return gate != f.Gate }
 		check := func(what string, old *corev1.PodStatus, on func(featuregate.Feature) bool,
 			want corev1.PodStatus) {
 			got := use.used.DeepCopy()
-			dropDisabledStatus(got, old, on)
+			features.Drop(statusFeatures(), got, old, on)
 			if !equality.Semantic.DeepEqual(*got, want) {
-				t.Errorf("%s, %s: %+v, want %+v", f.gate, what, *got, want)
+				t.Errorf("%s, %s: %+v, want %+v", f.Gate, what, *got, want)
 			}
 		}
 		check("on", &corev1.PodStatus{}, func(featuregate.Feature) bool { return true }, use.used)

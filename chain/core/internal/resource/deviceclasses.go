@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -20,9 +21,12 @@ func DeviceClasses() *kind.Kind[*resourcev1.DeviceClass] {
 		ClusterScoped: true,
 		Versions:      deviceClassVersions(),
 		Name:          kind.GeneratedName,
-		PrepareCreate: func(_ context.Context, c T) { dropDisabled(classFeatures(), &c.Spec, nil) },
+		PrepareCreate: func(_ context.Context, c T) {
+			features.DropField(features.DRAExtendedResource, &c.Spec.ExtendedResourceName, nil)
+		},
 		PrepareUpdate: func(_ context.Context, c, old T) {
-			dropDisabled(classFeatures(), &c.Spec, &old.Spec)
+			features.DropField(features.DRAExtendedResource, &c.Spec.ExtendedResourceName,
+				old.Spec.ExtendedResourceName)
 		},
 		Validate: func(ctx context.Context, c T) field.ErrorList {
 			generated := resourcev1.Validate_DeviceClassSpec(ctx, asCreate(), field.NewPath("spec"),

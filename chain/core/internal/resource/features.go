@@ -2,84 +2,58 @@ package resource
 
 import (
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/component-base/featuregate"
 
 	"github.com/kinproc/kinproc/chain/features"
 )
 
-// gated has the fields of a part of an object that belong to a feature gate.
-type gated[T any] struct {
-	gate featuregate.Feature
-	// uses reports whether the part uses the fields. If clear is true, it clears them.
-	uses func(part *T, clear bool) (used bool)
-}
-
-// dropDisabled clears the fields of features that are off, unless old uses them. old is nil on
-// create.
-func dropDisabled[T any](all []gated[T], part, old *T) {
-	for _, f := range all {
-		if !features.Enabled(f.gate) && (old == nil || !f.uses(old, false)) {
-			f.uses(part, true)
-		}
-	}
-}
-
-func classFeatures() []gated[resourcev1.DeviceClassSpec] {
-	return []gated[resourcev1.DeviceClassSpec]{
-		{features.DRAExtendedResource, func(s *resourcev1.DeviceClassSpec, clear bool) bool {
-			return take(&s.ExtendedResourceName, clear)
-		}},
-	}
-}
-
-func sliceFeatures() []gated[resourcev1.ResourceSliceSpec] {
-	return []gated[resourcev1.ResourceSliceSpec]{
-		{features.DRADeviceTaints, anyDevice(func(d *resourcev1.Device, clear bool) bool {
-			return takeList(&d.Taints, clear)
+func sliceFeatures() []features.Fields[resourcev1.ResourceSliceSpec] {
+	return []features.Fields[resourcev1.ResourceSliceSpec]{
+		{Gate: features.DRADeviceTaints, Take: anyDevice(func(d *resourcev1.Device, clear bool) bool {
+			return features.TakeList(&d.Taints, clear)
 		})},
-		{features.DRAPartitionableDevices, partitions},
-		{features.DRADeviceBindingConditions, anyDevice(bindingConditions)},
-		{features.DRAConsumableCapacity, anyDevice(sharedCapacity)},
+		{Gate: features.DRAPartitionableDevices, Take: partitions},
+		{Gate: features.DRADeviceBindingConditions, Take: anyDevice(bindingConditions)},
+		{Gate: features.DRAConsumableCapacity, Take: anyDevice(sharedCapacity)},
 	}
 }
 
-func claimFeatures() []gated[resourcev1.ResourceClaimSpec] {
-	return []gated[resourcev1.ResourceClaimSpec]{
-		{features.DRADeviceTaints, tolerations},
-		{features.DRAConsumableCapacity, requestedCapacity},
+func claimFeatures() []features.Fields[resourcev1.ResourceClaimSpec] {
+	return []features.Fields[resourcev1.ResourceClaimSpec]{
+		{Gate: features.DRADeviceTaints, Take: tolerations},
+		{Gate: features.DRAConsumableCapacity, Take: requestedCapacity},
 	}
 }
 
 // statusFeatures has the fields of a claim's status. A claim whose spec uses a feature may use it
 // in its status too.
-func statusFeatures() []gated[resourcev1.ResourceClaim] {
-	return []gated[resourcev1.ResourceClaim]{
-		{features.DRAConsumableCapacity, shares},
-		{features.DRADeviceBindingConditions, awaitedConditions},
+func statusFeatures() []features.Fields[resourcev1.ResourceClaim] {
+	return []features.Fields[resourcev1.ResourceClaim]{
+		{Gate: features.DRAConsumableCapacity, Take: shares},
+		{Gate: features.DRADeviceBindingConditions, Take: awaitedConditions},
 	}
 }
 
 func partitions(s *resourcev1.ResourceSliceSpec, clear bool) bool {
-	used := takeList(&s.SharedCounters, clear)
-	used = take(&s.PerDeviceNodeSelection, clear) || used
+	used := features.TakeList(&s.SharedCounters, clear)
+	used = features.Take(&s.PerDeviceNodeSelection, clear) || used
 	return anyDevice(func(d *resourcev1.Device, clear bool) bool {
-		used := takeList(&d.ConsumesCounters, clear)
-		used = take(&d.NodeName, clear) || used
-		used = take(&d.NodeSelector, clear) || used
-		return take(&d.AllNodes, clear) || used
+		used := features.TakeList(&d.ConsumesCounters, clear)
+		used = features.Take(&d.NodeName, clear) || used
+		used = features.Take(&d.NodeSelector, clear) || used
+		return features.Take(&d.AllNodes, clear) || used
 	})(s, clear) || used
 }
 
 func bindingConditions(d *resourcev1.Device, clear bool) bool {
-	used := takeList(&d.BindingConditions, clear)
-	used = takeList(&d.BindingFailureConditions, clear) || used
-	return take(&d.BindsToNode, clear) || used
+	used := features.TakeList(&d.BindingConditions, clear)
+	used = features.TakeList(&d.BindingFailureConditions, clear) || used
+	return features.Take(&d.BindsToNode, clear) || used
 }
 
 func sharedCapacity(d *resourcev1.Device, clear bool) bool {
-	used := take(&d.AllowMultipleAllocations, clear)
+	used := features.Take(&d.AllowMultipleAllocations, clear)
 	for name, c := range d.Capacity {
-		used = take(&c.RequestPolicy, clear) || used
+		used = features.Take(&c.RequestPolicy, clear) || used
 		if clear {
 			d.Capacity[name] = c
 		}
@@ -92,10 +66,10 @@ func tolerations(s *resourcev1.ResourceClaimSpec, clear bool) bool {
 	for i := range s.Devices.Requests {
 		r := &s.Devices.Requests[i]
 		if r.Exactly != nil {
-			used = takeList(&r.Exactly.Tolerations, clear) || used
+			used = features.TakeList(&r.Exactly.Tolerations, clear) || used
 		}
 		for j := range r.FirstAvailable {
-			used = takeList(&r.FirstAvailable[j].Tolerations, clear) || used
+			used = features.TakeList(&r.FirstAvailable[j].Tolerations, clear) || used
 		}
 	}
 	return used
@@ -104,15 +78,15 @@ func tolerations(s *resourcev1.ResourceClaimSpec, clear bool) bool {
 func requestedCapacity(s *resourcev1.ResourceClaimSpec, clear bool) bool {
 	used := false
 	for i := range s.Devices.Constraints {
-		used = take(&s.Devices.Constraints[i].DistinctAttribute, clear) || used
+		used = features.Take(&s.Devices.Constraints[i].DistinctAttribute, clear) || used
 	}
 	for i := range s.Devices.Requests {
 		r := &s.Devices.Requests[i]
 		if r.Exactly != nil {
-			used = take(&r.Exactly.Capacity, clear) || used
+			used = features.Take(&r.Exactly.Capacity, clear) || used
 		}
 		for j := range r.FirstAvailable {
-			used = take(&r.FirstAvailable[j].Capacity, clear) || used
+			used = features.Take(&r.FirstAvailable[j].Capacity, clear) || used
 		}
 	}
 	return used
@@ -123,14 +97,14 @@ func shares(c *resourcev1.ResourceClaim, clear bool) bool {
 	if a := c.Status.Allocation; a != nil {
 		for i := range a.Devices.Results {
 			r := &a.Devices.Results[i]
-			used = take(&r.ShareID, clear) || r.ConsumedCapacity != nil || used
+			used = features.Take(&r.ShareID, clear) || r.ConsumedCapacity != nil || used
 			if clear {
 				r.ConsumedCapacity = nil
 			}
 		}
 	}
 	for i := range c.Status.Devices {
-		used = take(&c.Status.Devices[i].ShareID, clear) || used
+		used = features.Take(&c.Status.Devices[i].ShareID, clear) || used
 	}
 	return used
 }
@@ -140,8 +114,8 @@ func awaitedConditions(c *resourcev1.ResourceClaim, clear bool) bool {
 	if a := c.Status.Allocation; a != nil {
 		for i := range a.Devices.Results {
 			r := &a.Devices.Results[i]
-			used = takeList(&r.BindingConditions, clear) || used
-			used = takeList(&r.BindingFailureConditions, clear) || used
+			used = features.TakeList(&r.BindingConditions, clear) || used
+			used = features.TakeList(&r.BindingFailureConditions, clear) || used
 		}
 	}
 	return used
@@ -157,21 +131,4 @@ func anyDevice(
 		}
 		return used
 	}
-}
-
-// take reports whether *value is set. If clear is true, it clears it.
-func take[V any](value **V, clear bool) bool {
-	used := *value != nil
-	if clear {
-		*value = nil
-	}
-	return used
-}
-
-func takeList[V any](list *[]V, clear bool) bool {
-	used := len(*list) > 0
-	if clear {
-		*list = nil
-	}
-	return used
 }

@@ -7,15 +7,14 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/kinproc/kinproc/chain/features"
 )
 
 // TestFeatures has objects that use the fields of each feature, and what is left of them if the
 // feature is off.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
-	checkFeatures(t, classFeatures(), map[string][2]string{
-		"DRAExtendedResource": {`{'extendedResourceName':'a/b'}`, `{}`},
-	})
 	slice := func(device string) string { return `{'devices':[{'name':'d'` + device + `}]}` }
 	checkFeatures(t, sliceFeatures(), map[string][2]string{
 		"DRADeviceTaints": {slice(`,'taints':[{'key':'k'}]`), slice(``)},
@@ -56,21 +55,21 @@ func TestFeatures(t *testing.T) {
 	})
 }
 
-func checkFeatures[T any](t *testing.T, all []gated[T], tests map[string][2]string) {
+func checkFeatures[T any](t *testing.T, all []features.Fields[T], tests map[string][2]string) {
 	t.Helper()
 	for _, f := range all {
-		test := tests[string(f.gate)]
+		test := tests[string(f.Gate)]
 		using, left := part[T](t, test[0]), part[T](t, test[1])
-		if !f.uses(using, false) || f.uses(left, false) {
-			t.Errorf("%T, %s: the fields that use the feature are not those of the test", using, f.gate)
+		if !f.Take(using, false) || f.Take(left, false) {
+			t.Errorf("%T, %s: the fields that use the feature are not those of the test", using, f.Gate)
 		}
 		if !equality.Semantic.DeepEqual(using, part[T](t, test[0])) {
-			t.Errorf("%T, %s: asking changes fields", using, f.gate)
+			t.Errorf("%T, %s: asking changes fields", using, f.Gate)
 		}
-		f.uses(using, true)
+		f.Take(using, true)
 		if !equality.Semantic.DeepEqual(using, left) {
 			got, _ := json.Marshal(using)
-			t.Errorf("%T, %s: left is %s, want %s", using, f.gate, got, test[1])
+			t.Errorf("%T, %s: left is %s, want %s", using, f.Gate, got, test[1])
 		}
 		if len(tests) != len(all) {
 			t.Errorf("%T: there are %d features and %d tests", using, len(all), len(tests))

@@ -54,7 +54,7 @@ func defaultTolerations(list []resourcev1.DeviceToleration) {
 // prepareClaimSpec drops the fields of features that are off; old is nil for a new claim.
 func prepareClaimSpec(s, old *resourcev1.ResourceClaimSpec) {
 	dropDerivedAttributes(&s.Devices)
-	dropDisabled(claimFeatures(), s, old)
+	features.Drop(claimFeatures(), s, old, features.Enabled)
 }
 
 // dropDerivedAttributes drops the field of the feature DRADerivedAttributes, which is off.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -153,7 +154,7 @@ func (l NamespaceLabels) labelled(
 // allocator knows the field that holds them.
 func prepareClaimStatus(_ context.Context, c, old *resourcev1.ResourceClaim) {
 	metav1.ResetObjectMetaForStatus(c, old)
-	dropDisabled(statusFeatures(), c, old)
+	features.Drop(statusFeatures(), c, old, features.Enabled)
 	gone := allocatedDevices(old).Difference(allocatedDevices(c))
 	c.Status.Devices = slices.DeleteFunc(c.Status.Devices,
 		func(s resourcev1.AllocatedDeviceStatus) bool { return gone.Has(reported(&s)) })

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
+	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -39,7 +40,7 @@ func ResourceSlices() *kind.Kind[*resourcev1.ResourceSlice] {
 		Default:       defaultSlice,
 		PrepareCreate: func(_ context.Context, s T) {
 			dropAlpha(&s.Spec)
-			dropDisabled(sliceFeatures(), &s.Spec, nil)
+			features.Drop(sliceFeatures(), &s.Spec, nil, features.Enabled)
 		},
 		PrepareUpdate: func(_ context.Context, s, old T) {
 			// Like kube-apiserver, increment the generation before dropping fields.
@@ -47,7 +48,7 @@ func ResourceSlices() *kind.Kind[*resourcev1.ResourceSlice] {
 				s.Generation = old.Generation + 1
 			}
 			dropAlpha(&s.Spec)
-			dropDisabled(sliceFeatures(), &s.Spec, &old.Spec)
+			features.Drop(sliceFeatures(), &s.Spec, &old.Spec, features.Enabled)
 		},
 		Validate: func(ctx context.Context, s T) field.ErrorList {
 			return together(ctx, validateSlice(&s.Spec, nil),

@@ -10,7 +10,6 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/features"
@@ -116,19 +115,12 @@ func defaultCSIDriver(d *storagev1.CSIDriver) {
 // dropDisabled clears the fields of features that are off, unless old uses them.
 func dropDisabled(d, old *storagev1.CSIDriver) {
 	spec, was := &d.Spec, &old.Spec
-	unlessOn(features.MutableCSINodeAllocatableCount, &spec.NodeAllocatableUpdatePeriodSeconds,
-		was.NodeAllocatableUpdatePeriodSeconds)
-	unlessOn(features.CSIServiceAccountTokenSecrets, &spec.ServiceAccountTokenInSecrets,
+	features.DropField(features.MutableCSINodeAllocatableCount,
+		&spec.NodeAllocatableUpdatePeriodSeconds, was.NodeAllocatableUpdatePeriodSeconds)
+	features.DropField(features.CSIServiceAccountTokenSecrets, &spec.ServiceAccountTokenInSecrets,
 		was.ServiceAccountTokenInSecrets)
-	unlessOn(features.VolumeLimitScaling, &spec.PreventPodSchedulingIfMissing,
+	features.DropField(features.VolumeLimitScaling, &spec.PreventPodSchedulingIfMissing,
 		was.PreventPodSchedulingIfMissing)
-}
-
-// unlessOn clears a field if its gate is off and the old object does not use it.
-func unlessOn[T any](gate featuregate.Feature, field **T, old *T) {
-	if old == nil && !features.Enabled(gate) {
-		*field = nil
-	}
 }
 
 func setIfNil[T any](to **T, value T) {

@@ -76,7 +76,7 @@ func dropErrorCode(e, old *storagev1.VolumeError) {
 	if old == nil {
 		old = &storagev1.VolumeError{}
 	}
-	unlessOn(features.MutableCSINodeAllocatableCount, &e.ErrorCode, old.ErrorCode)
+	features.DropField(features.MutableCSINodeAllocatableCount, &e.ErrorCode, old.ErrorCode)
 }
 
 func validateAttachmentUpdate(

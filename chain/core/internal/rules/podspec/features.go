@@ -4,38 +4,28 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-base/featuregate"
 
 	"github.com/kinproc/kinproc/chain/features"
 )
 
-// feature reports whether spec uses the fields of a feature. If clear is true, it clears them.
-type feature func(spec *corev1.PodSpec, clear bool) (used bool)
-
-// gated is a feature with its gate. A feature without one is off in all versions.
-type gated struct {
-	gate featuregate.Feature
-	feature
-}
-
 // specFeatures returns the features that have fields in pod specs, except for those that are always
 // on.
-func specFeatures() []gated {
-	return []gated{
-		{"", genericWorkload},
-		{"", evictionRequests},
-		{"", stopSignals},
-		{"", h2cProbes},
-		{"", grpcTLSProbes},
-		{"", bindMountOptions},
-		{"", emptyDirModes},
-		{"", fileOwners},
-		{features.ClusterTrustBundleProjection, trustBundles},
-		{features.PodCertificateRequest, podCertificates},
-		{features.ContainerRestartRules, restartRules},
-		{features.HostnameOverride, hostnameOverride},
-		{features.EnvFiles, envFiles},
-		{features.ImageVolume, imageVolumes},
+func specFeatures() []features.Fields[corev1.PodSpec] {
+	return []features.Fields[corev1.PodSpec]{
+		{Take: genericWorkload},
+		{Take: evictionRequests},
+		{Take: stopSignals},
+		{Take: h2cProbes},
+		{Take: grpcTLSProbes},
+		{Take: bindMountOptions},
+		{Take: emptyDirModes},
+		{Take: fileOwners},
+		{Gate: features.ClusterTrustBundleProjection, Take: trustBundles},
+		{Gate: features.PodCertificateRequest, Take: podCertificates},
+		{Gate: features.ContainerRestartRules, Take: restartRules},
+		{Gate: features.HostnameOverride, Take: hostnameOverride},
+		{Gate: features.EnvFiles, Take: envFiles},
+		{Gate: features.ImageVolume, Take: imageVolumes},
 	}
 }
 
@@ -51,47 +41,20 @@ func DropDisabledFields(tmpl, old *corev1.PodTemplateSpec) {
 
 // DropDisabledSpecFields is like [DropDisabledFields], but for a pod spec.
 func DropDisabledSpecFields(spec, old *corev1.PodSpec) {
-	dropDisabled(spec, old, features.Enabled)
-}
-
-func dropDisabled(spec, old *corev1.PodSpec, on func(featuregate.Feature) bool) {
-	for _, f := range specFeatures() {
-		if f.gate != "" && on(f.gate) || old != nil && f.feature(old, false) {
-			continue
-		}
-		f.feature(spec, true)
-	}
-}
-
-// take reports whether *value is set. If clear is true, it clears it.
-func take[T comparable](value *T, clear bool) bool {
-	var unset T
-	used := *value != unset
-	if clear {
-		*value = unset
-	}
-	return used
-}
-
-func takeList[T any](list *[]T, clear bool) bool {
-	used := len(*list) > 0
-	if clear {
-		*list = nil
-	}
-	return used
+	features.Drop(specFeatures(), spec, old, features.Enabled)
 }
 
 func genericWorkload(spec *corev1.PodSpec, clear bool) bool {
-	return take(&spec.SchedulingGroup, clear)
+	return features.Take(&spec.SchedulingGroup, clear)
 }
 
 func evictionRequests(spec *corev1.PodSpec, clear bool) bool {
-	return takeList(&spec.EvictionResponders, clear)
+	return features.TakeList(&spec.EvictionResponders, clear)
 }
 
 func stopSignals(spec *corev1.PodSpec, clear bool) bool {
 	return anyContainer(spec, func(c *corev1.Container) bool {
-		if c.Lifecycle == nil || !take(&c.Lifecycle.StopSignal, clear) {
+		if c.Lifecycle == nil || !features.Take(&c.Lifecycle.StopSignal, clear) {
 			return false
 		}
 		if clear && *c.Lifecycle == (corev1.Lifecycle{}) {
@@ -105,7 +68,7 @@ func h2cProbes(spec *corev1.PodSpec, clear bool) bool {
 	return anyContainer(spec, func(c *corev1.Container) bool {
 		used := false
 		for _, get := range httpGets(c) {
-			used = take(&get.Protocol, clear) || used
+			used = features.Take(&get.Protocol, clear) || used
 		}
 		return used
 	})
@@ -116,7 +79,7 @@ func grpcTLSProbes(spec *corev1.PodSpec, clear bool) bool {
 		used := false
 		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 			if p != nil && p.GRPC != nil {
-				used = take(&p.GRPC.Mode, clear) || used
+				used = features.Take(&p.GRPC.Mode, clear) || used
 			}
 		}
 		return used
@@ -127,7 +90,7 @@ func bindMountOptions(spec *corev1.PodSpec, clear bool) bool {
 	return anyContainer(spec, func(c *corev1.Container) bool {
 		used := false
 		for i := range c.VolumeMounts {
-			used = takeList(&c.VolumeMounts[i].BindMountOptions, clear) || used
+			used = features.TakeList(&c.VolumeMounts[i].BindMountOptions, clear) || used
 		}
 		return used
 	})
@@ -135,7 +98,7 @@ func bindMountOptions(spec *corev1.PodSpec, clear bool) bool {
 
 func emptyDirModes(spec *corev1.PodSpec, clear bool) bool {
 	return anyVolume(spec, func(v *corev1.Volume) bool {
-		return v.EmptyDir != nil && take(&v.EmptyDir.Mode, clear)
+		return v.EmptyDir != nil && features.Take(&v.EmptyDir.Mode, clear)
 	})
 }
 
@@ -143,33 +106,33 @@ func fileOwners(spec *corev1.PodSpec, clear bool) bool {
 	items := func(list []corev1.KeyToPath) bool {
 		used := false
 		for i := range list {
-			used = take(&list[i].User, clear) || used
+			used = features.Take(&list[i].User, clear) || used
 		}
 		return used
 	}
 	downward := func(list []corev1.DownwardAPIVolumeFile) bool {
 		used := false
 		for i := range list {
-			used = take(&list[i].User, clear) || used
+			used = features.Take(&list[i].User, clear) || used
 		}
 		return used
 	}
 	used := anyVolume(spec, func(v *corev1.Volume) bool {
 		used := false
 		if s := v.Secret; s != nil {
-			used = take(&s.DefaultUser, clear) || used
+			used = features.Take(&s.DefaultUser, clear) || used
 			used = items(s.Items) || used
 		}
 		if s := v.ConfigMap; s != nil {
-			used = take(&s.DefaultUser, clear) || used
+			used = features.Take(&s.DefaultUser, clear) || used
 			used = items(s.Items) || used
 		}
 		if s := v.DownwardAPI; s != nil {
-			used = take(&s.DefaultUser, clear) || used
+			used = features.Take(&s.DefaultUser, clear) || used
 			used = downward(s.Items) || used
 		}
 		if s := v.Projected; s != nil {
-			used = take(&s.DefaultUser, clear) || used
+			used = features.Take(&s.DefaultUser, clear) || used
 		}
 		return used
 	})
@@ -185,13 +148,13 @@ func fileOwners(spec *corev1.PodSpec, clear bool) bool {
 			used = downward(s.Items) || used
 		}
 		if s := p.ServiceAccountToken; s != nil {
-			used = take(&s.User, clear) || used
+			used = features.Take(&s.User, clear) || used
 		}
 		if s := p.ClusterTrustBundle; s != nil {
-			used = take(&s.User, clear) || used
+			used = features.Take(&s.User, clear) || used
 		}
 		if s := p.PodCertificate; s != nil {
-			used = take(&s.User, clear) || used
+			used = features.Take(&s.User, clear) || used
 		}
 		return used
 	}) || used
@@ -199,13 +162,13 @@ func fileOwners(spec *corev1.PodSpec, clear bool) bool {
 
 func trustBundles(spec *corev1.PodSpec, clear bool) bool {
 	return anyProjection(spec, func(p *corev1.VolumeProjection) bool {
-		return take(&p.ClusterTrustBundle, clear)
+		return features.Take(&p.ClusterTrustBundle, clear)
 	})
 }
 
 func podCertificates(spec *corev1.PodSpec, clear bool) bool {
 	return anyProjection(spec, func(p *corev1.VolumeProjection) bool {
-		return take(&p.PodCertificate, clear)
+		return features.Take(&p.PodCertificate, clear)
 	})
 }
 
@@ -215,18 +178,18 @@ func restartRules(spec *corev1.PodSpec, clear bool) bool {
 	used := false
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		used = !isSidecar(c) && take(&c.RestartPolicy, clear) || used
-		used = takeList(&c.RestartPolicyRules, clear) || used
+		used = !isSidecar(c) && features.Take(&c.RestartPolicy, clear) || used
+		used = features.TakeList(&c.RestartPolicyRules, clear) || used
 	}
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
-		used = take(&c.RestartPolicy, clear) || used
-		takeList(&c.RestartPolicyRules, clear) // only valid with a policy
+		used = features.Take(&c.RestartPolicy, clear) || used
+		features.TakeList(&c.RestartPolicyRules, clear) // only valid with a policy
 	}
 	for i := range spec.EphemeralContainers {
 		c := &spec.EphemeralContainers[i]
-		take(&c.RestartPolicy, clear) // never valid
-		takeList(&c.RestartPolicyRules, clear)
+		features.Take(&c.RestartPolicy, clear) // never valid
+		features.TakeList(&c.RestartPolicyRules, clear)
 	}
 	return used
 }
@@ -249,7 +212,7 @@ func restartsAll(spec *corev1.PodSpec) bool {
 }
 
 func hostnameOverride(spec *corev1.PodSpec, clear bool) bool {
-	return take(&spec.HostnameOverride, clear)
+	return features.Take(&spec.HostnameOverride, clear)
 }
 
 func envFiles(spec *corev1.PodSpec, clear bool) bool {
@@ -257,7 +220,7 @@ func envFiles(spec *corev1.PodSpec, clear bool) bool {
 		used := false
 		for i := range c.Env {
 			if from := c.Env[i].ValueFrom; from != nil {
-				used = take(&from.FileKeyRef, clear) || used
+				used = features.Take(&from.FileKeyRef, clear) || used
 			}
 		}
 		return used

@@ -72,14 +72,14 @@ func TestFieldsOfGates(t *testing.T) {
 	t.Parallel()
 	all := func(featuregate.Feature) bool { return true }
 	for _, f := range specFeatures() {
-		if f.gate == "" {
+		if f.Gate == "" {
 			continue
 		}
-		if uses()[f.gate] == nil {
-			t.Errorf("%s: no use", f.gate)
+		if uses()[f.Gate] == nil {
+			t.Errorf("%s: no use", f.Gate)
 			continue
 		}
-		off := func(gate featuregate.Feature) bool { return gate != f.gate }
+		off := func(gate featuregate.Feature) bool { return gate != f.Gate }
 		for name, test := range map[string]struct {
 			old   *corev1.PodSpec
 			on    func(featuregate.Feature) bool
@@ -88,15 +88,15 @@ func TestFieldsOfGates(t *testing.T) {
 			"on":                 {nil, all, false},
 			"off, new":           {nil, off, true},
 			"off, old uses none": {specFor(""), off, true},
-			"off, old uses it":   {specFor(f.gate), off, false},
+			"off, old uses it":   {specFor(f.Gate), off, false},
 		} {
-			spec := specFor(f.gate)
-			dropDisabled(spec, test.old, test.on)
-			if kept := equality.Semantic.DeepEqual(spec, specFor(f.gate)); kept == test.clear {
-				t.Errorf("%s, %s: %+v", f.gate, name, spec)
+			spec := specFor(f.Gate)
+			features.Drop(specFeatures(), spec, test.old, test.on)
+			if kept := equality.Semantic.DeepEqual(spec, specFor(f.Gate)); kept == test.clear {
+				t.Errorf("%s, %s: %+v", f.Gate, name, spec)
 			}
-			if used := f.feature(spec, false); used == test.clear {
-				t.Errorf("%s, %s: used = %t after clearing", f.gate, name, used)
+			if used := f.Take(spec, false); used == test.clear {
+				t.Errorf("%s, %s: used = %t after clearing", f.Gate, name, used)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func TestFieldsOfGates(t *testing.T) {
 func TestImageVolumesAreClearedWithTheirMounts(t *testing.T) {
 	t.Parallel()
 	spec := specFor(features.ImageVolume)
-	dropDisabled(spec, nil, func(featuregate.Feature) bool { return false })
+	features.Drop(specFeatures(), spec, nil, func(featuregate.Feature) bool { return false })
 	if v := spec.Volumes; len(v) != 1 || v[0].Name != "e" {
 		t.Errorf("volumes: %+v", v)
 	}
@@ -118,7 +118,7 @@ func TestSidecarsAreNotRestartRules(t *testing.T) {
 	t.Parallel()
 	spec := specFor("")
 	spec.InitContainers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: "Restart"}}
-	dropDisabled(spec, nil, func(featuregate.Feature) bool { return false })
+	features.Drop(specFeatures(), spec, nil, func(featuregate.Feature) bool { return false })
 	if c := spec.InitContainers[0]; !isSidecar(&c) || c.RestartPolicyRules != nil {
 		t.Errorf("%+v", c)
 	}
