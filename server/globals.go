@@ -34,38 +34,49 @@ var gatesOf struct {
 func setFeatureGates(values map[string]bool, of effectiveVersion) error {
 	gatesOf.Lock()
 	defer gatesOf.Unlock()
-	all := utilfeature.DefaultMutableFeatureGate
 	emulated := of.EmulationVersion()
 	switch {
-	case gatesOf.version == nil && !emulated.EqualTo(all.EmulationVersion()):
-		if err := all.SetEmulationVersionAndMinCompatibilityVersion(
-			emulated, of.MinCompatibilityVersion()); err != nil {
+	case gatesOf.version == nil:
+		if err := emulate(of); err != nil {
 			return fmt.Errorf("set feature gates: %w", err)
 		}
-	case gatesOf.version != nil && !emulated.EqualTo(gatesOf.version):
+		gatesOf.version = emulated
+	case !emulated.EqualTo(gatesOf.version):
 		return fmt.Errorf("a server of Kubernetes %s was started in this process before; feature "+
 			"gates are shared by the whole process, so use a process for each version", gatesOf.version)
+	case len(values) == 0:
+		return nil
 	}
-	gatesOf.version = emulated
-	gates, err := featuregates.Of(emulated)
-	if err != nil {
-		return err
-	}
-	if gates.Default(features.ListFromCacheSnapshot) {
-		// With this gate, a watch cache copies a part of its tree with each event, to serve lists
-		// at old revisions. Here such lists are read from etcd, so the gate is off unless it is set.
-		if err := all.OverrideDefault(features.ListFromCacheSnapshot, false); err != nil {
-			return fmt.Errorf("set feature gates: %w", err)
+	all := utilfeature.DefaultMutableFeatureGate
+	if len(values) > 0 {
+		gates, err := featuregates.Of(emulated)
+		if err != nil {
+			return err
 		}
-	}
-	if set := gates.Switches(values); set != nil {
-		if err := all.SetFromMap(set); err != nil {
+		if err := all.SetFromMap(gates.Switches(values)); err != nil {
 			return fmt.Errorf("set feature gates: %w", err)
 		}
 	}
 	all.AddMetrics()
 	flowcontrolmetrics.Register()
 	return nil
+}
+
+// emulate gives the feature gates the defaults of a version of Kubernetes.
+func emulate(of effectiveVersion) error {
+	if err := chainfeatures.Register(); err != nil {
+		return err
+	}
+	all := utilfeature.DefaultMutableFeatureGate
+	if !of.EmulationVersion().EqualTo(all.EmulationVersion()) {
+		if err := all.SetEmulationVersionAndMinCompatibilityVersion(
+			of.EmulationVersion(), of.MinCompatibilityVersion()); err != nil {
+			return err
+		}
+	}
+	// With this gate, a watch cache copies a part of its tree with each event, to serve lists at old
+	// revisions. Here such lists are read from etcd, so the gate is off unless it is set.
+	return all.OverrideDefault(features.ListFromCacheSnapshot, false)
 }
 
 // gates returns the feature gates of the version of Kubernetes that the options ask for.
@@ -80,6 +91,17 @@ func (o *Options) gates() (featuregates.Gates, error) {
 		return featuregates.Gates{}, fmt.Errorf("emulated version: %w", err)
 	}
 	return featuregates.Of(emulate)
+}
+
+func (o *Options) checkGates() error {
+	if len(o.FeatureGates) == 0 {
+		return nil
+	}
+	gates, err := o.gates()
+	if err != nil {
+		return err
+	}
+	return gates.Check(o.FeatureGates)
 }
 
 // withLog makes the Kubernetes libraries log to Options.Log wherever they take the logger from the

@@ -98,9 +98,7 @@ func (o *Options) validate() []error {
 	if versions := EmulatedVersions(); !slices.Contains(versions, o.EmulatedVersion) {
 		wrong("EmulatedVersion", "emulated-version", "%q is not one of %s", o.EmulatedVersion,
 			strings.Join(versions, ", "))
-	} else if gates, err := o.gates(); err != nil {
-		errs = append(errs, err)
-	} else if err := gates.Check(o.FeatureGates); err != nil {
+	} else if err := o.checkGates(); err != nil {
 		wrong("FeatureGates", "feature-gates", "%w", err)
 	}
 	if _, err := controllers.Selected(o.Controllers); err != nil {

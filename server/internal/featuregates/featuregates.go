@@ -60,9 +60,6 @@ func Of(v *version.Version) (Gates, error) {
 	return Gates{v, all.GetAll()}, nil
 }
 
-// Default reports whether a gate is on by default.
-func (g Gates) Default(gate featuregate.Feature) bool { return g.specs[gate].Default }
-
 // Check returns an error if a gate has a value that cannot be had.
 func (g Gates) Check(values map[string]bool) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -99,9 +96,6 @@ func (g Gates) check(name string, want bool) error {
 // Switches returns the values to set in the libraries. The groups AllAlpha and AllBeta do not
 // include gates that cannot be switched here.
 func (g Gates) Switches(values map[string]bool) map[string]bool {
-	if len(values) == 0 {
-		return nil
-	}
 	set := maps.Clone(values)
 	for _, row := range table {
 		spec, ok := g.specs[featuregate.Feature(row.name)]

@@ -3,6 +3,7 @@ package rbacauthorizer
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/component-base/featuregate"
@@ -72,25 +73,32 @@ func (r role) policyRules() []rbacv1.PolicyRule {
 
 func enabled(gate featuregate.Feature) bool { return gate == "" || features.Enabled(gate) }
 
-// Gates names the feature gates that are on, of those that roles and bindings depend on.
+// Gates says which feature gates are on, of those that roles and bindings depend on.
 func Gates() string {
-	var on []string
-	ask := func(gate featuregate.Feature) {
-		if gate != "" && features.Enabled(gate) {
-			on = append(on, string(gate))
+	on := monitoringURLs()
+	for _, gate := range gates() {
+		if enabled(gate) {
+			on += " " + string(gate)
 		}
 	}
+	return on
+}
+
+// gates returns the feature gates in the tables.
+var gates = sync.OnceValue(func() []featuregate.Feature {
+	var all []featuregate.Feature
 	for _, r := range slices.Concat(clusterRoles(), controllers()) {
-		ask(r.gate)
+		all = append(all, r.gate)
 		for _, rule := range r.rules {
-			ask(rule.gate)
+			all = append(all, rule.gate)
 		}
 	}
 	for _, b := range clusterRoleBindings() {
-		ask(b.gate)
+		all = append(all, b.gate)
 	}
-	return strings.Join(on, " ") + monitoringURLs()
-}
+	slices.Sort(all)
+	return slices.Compact(all)
+})
 
 // binding is a role binding, or a cluster role binding if it has no namespace. Its subjects are
 // separated by spaces: user:NAME, group:NAME or account:NAMESPACE/NAME.
