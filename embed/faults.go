@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"runtime"
 	"strings"
 	"sync"
@@ -28,6 +29,9 @@ type faults struct {
 	// missing returns why etcd cannot find its files, or nil if they are there. It is nil until
 	// [Etcd.openDir] sets it, and for an ephemeral member.
 	missing func() error
+
+	// stopping is closed when the member begins to stop. It is nil until the member starts.
+	stopping <-chan struct{}
 }
 
 func newFaults() *faults { return &faults{any: make(chan struct{})} }
@@ -44,23 +48,28 @@ func (f *faults) logger(lg *zap.Logger) *zap.Logger {
 // OnWrite implements zapcore.CheckWriteHook.
 func (f *faults) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	f.report(entryError(entry.Message, fields))
-	if inCall() {
-		panic(f.err)
+	for frame := range frames() {
+		switch {
+		case strings.Contains(frame.Function, "/embed.untilPanic["): // recovers panics
+			panic(f.err)
+		case strings.HasSuffix(frame.Function, "/schedule.(*fifo).run"):
+			// A scheduler without its goroutine panics at the next job. The member schedules jobs
+			// until it begins to stop.
+			if f.stopping != nil {
+				<-f.stopping
+			}
+		}
 	}
 	runtime.Goexit()
 }
 
-// inCall reports whether the goroutine is that of a call, whose panics are recovered.
-func inCall() bool {
+// frames returns the stack of the caller's goroutine, innermost function first.
+func frames() iter.Seq[runtime.Frame] {
 	callers := make([]uintptr, 128)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
-	for {
-		frame, more := frames.Next()
-		if strings.Contains(frame.Function, "/embed.untilPanic[") {
-			return true
-		}
-		if !more {
-			return false
+	return func(yield func(runtime.Frame) bool) {
+		for frame, more := frames.Next(); yield(frame) && more; {
+			frame, more = frames.Next()
 		}
 	}
 }

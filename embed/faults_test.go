@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"go.etcd.io/etcd/pkg/v3/schedule"
 	"go.uber.org/zap"
 )
 
@@ -71,4 +72,26 @@ func TestCallOutlivesAFault(t *testing.T) {
 	if err == nil || err.Error() != "elsewhere" {
 		t.Errorf("got %v", err)
 	}
+}
+
+// After a fault in one of its jobs, a scheduler of etcd takes more jobs until the member stops. The
+// member's own goroutine, which knows nothing of the fault, would otherwise end the process.
+func TestSchedulerOutlivesAFault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, stopping := newFaults(), make(chan struct{})
+		f.stopping = stopping
+		lg := f.logger(nil)
+		scheduler := schedule.NewFIFOScheduler(lg)
+		scheduler.Schedule(schedule.NewJob("apply", func(context.Context) {
+			lg.Fatal("the disk is full")
+		}))
+		<-f.any
+		synctest.Wait()
+		scheduler.Schedule(schedule.NewJob("apply", func(context.Context) {
+			t.Error("a job ran after a fault")
+		}))
+		close(stopping)
+		scheduler.Stop()
+	})
 }
