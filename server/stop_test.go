@@ -67,80 +67,75 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 	}
 }
 
-// acceptingListener is a listener that closes accepting when it is used first.
-type acceptingListener struct {
+// heldListener is a listener whose start is held in the phase "access", which asks for the address.
+type heldListener struct {
 	net.Listener
-	accepting chan struct{}
-	once      sync.Once
+	starting func() string
+	held     chan struct{} // closed when the start is held
+	release  chan struct{} // closed to go on with it
+	once     sync.Once
 }
 
-func (l *acceptingListener) Accept() (net.Conn, error) {
-	l.once.Do(func() { close(l.accepting) })
-	return l.Listener.Accept()
+func (l *heldListener) Addr() net.Addr {
+	if l.starting() == "access" {
+		l.once.Do(func() { close(l.held) })
+		<-l.release
+	}
+	return l.Listener.Addr()
 }
 
 func TestInterruptedStartFails(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name      string
-		interrupt func(*server.Server, context.CancelFunc) error
+		interrupt func(*testing.T, *server.Server, context.CancelFunc)
 		want      string
 	}{
-		{"its context ends", func(_ *server.Server, cancel context.CancelFunc) error {
+		{"its context ends", func(_ *testing.T, _ *server.Server, cancel context.CancelFunc) {
 			cancel()
-			return nil
 		}, context.Canceled.Error()},
-		{"it is stopped", func(s *server.Server, _ context.CancelFunc) error {
-			return s.Stop(context.Background())
+		{"it is stopped", func(t *testing.T, s *server.Server, _ context.CancelFunc) {
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := s.Stop(ended); !errors.Is(err, context.Canceled) ||
+				!strings.Contains(err.Error(), "waiting for the end of the start") {
+				t.Errorf("stop: %v, want an error that says what Stop was waiting for", err)
+			}
 		}, "stopped while starting"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			// On a busy machine, the interruption may come after the start.
-			var err error
-			for range 20 {
-				if err = interruptStart(t, test.interrupt); err != nil {
-					break
-				}
+			tcp, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
 			}
-			if err == nil || !strings.Contains(err.Error(), test.want) {
+			l := &heldListener{
+				Listener: tcp, held: make(chan struct{}), release: make(chan struct{}),
+			}
+			s, err := server.New(server.Options{Listener: l})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.starting = s.Starting
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			started := make(chan error, 1)
+			go func() { started <- s.Start(ctx) }()
+			select {
+			case <-l.held:
+			case err := <-started:
+				t.Fatalf("the start was not held: %v", err)
+			}
+			test.interrupt(t, s, cancel)
+			close(l.release)
+			if err := <-started; err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("start: %v, want %q", err, test.want)
+			}
+			if err := s.Stop(t.Context()); err != nil {
+				t.Error(err)
 			}
 		})
 	}
-}
-
-// interruptStart interrupts a start as soon as it accepts connections, and returns its error. It
-// stops what has started nevertheless.
-func interruptStart(
-	t *testing.T, interrupt func(*server.Server, context.CancelFunc) error,
-) error {
-	t.Helper()
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &acceptingListener{Listener: tcp, accepting: make(chan struct{})}
-	s, err := server.New(server.Options{Listener: l})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	started := make(chan error, 1)
-	go func() { started <- s.Start(ctx) }()
-	select {
-	case <-l.accepting:
-		if err := interrupt(s, cancel); err != nil {
-			t.Error(err)
-		}
-		err = <-started
-	case err = <-started:
-	}
-	if stopErr := s.Stop(t.Context()); stopErr != nil {
-		t.Error(stopErr)
-	}
-	return err
 }
 
 // TestInProcessAfterStop checks that requests fail once the control plane has stopped.
