@@ -115,6 +115,7 @@ var rooms = map[string][]string{
 		"server/internal/podreferences",
 		"server/internal/requests/epoch",
 		"server/internal/requests/loopback",
+		"server/internal/stopper",
 		"server/internal/auth",            // the role aggregation loop knows the bootstrap policy
 		"server/internal/admission/quota", // the evaluators of quotas
 	},

@@ -122,7 +122,7 @@ func (s starter) start(ctx context.Context) (*running, error) {
 
 	// Many of the following parts can end only after they have run, so an interrupted start
 	// continues until it is ready.
-	continuing, cancel := outlive(ctx, lateness, s.stopper)
+	continuing, cancel := outlive(ctx, s.stopper)
 	defer cancel()
 	reading, cancelReading := etcdconn.UntilDamage(continuing, g.storage, s.stopper)
 	defer cancelReading()
@@ -307,13 +307,8 @@ func (s starter) metrics(
 const lateness = 10 * time.Second
 
 // outlive returns a context that ends some time after its parent, or when the control plane fails.
-func outlive(
-	parent context.Context, by time.Duration, s *stopper.Stopper,
-) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	stop := context.AfterFunc(parent, func() {
-		time.AfterFunc(by, func() { cancel(context.Cause(parent)) })
-	})
+func outlive(parent context.Context, s *stopper.Stopper) (context.Context, context.CancelFunc) {
+	ctx, cancel := stopper.Outlive(parent, lateness)
 	s.Go(func() {
 		select {
 		case <-s.Failed():
@@ -321,7 +316,7 @@ func outlive(
 		case <-ctx.Done():
 		}
 	})
-	return ctx, func() { stop(); cancel(nil) }
+	return ctx, func() { cancel(nil) }
 }
 
 // undoTimeout is how long a failed start waits for its cleanup.

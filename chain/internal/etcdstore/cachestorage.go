@@ -33,7 +33,7 @@ type cacheStorage struct {
 	backend  *Backend
 	resource schema.GroupResource
 	reader   *reader
-	watches  *sync.WaitGroup
+	watches  *cacheWatches
 }
 
 // serial reports whether events are decoded one after the other, as they come. A process that holds
@@ -62,21 +62,83 @@ func (s cacheStorage) RequestWatchProgress(ctx context.Context) error {
 func (s cacheStorage) Watch(
 	ctx context.Context, key string, opts apistorage.ListOptions,
 ) (watch.Interface, error) {
-	ctx = s.on(ctx)
-	after, err := versioner.ParseResourceVersion(opts.ResourceVersion)
+	return s.watches.begin(s.on(ctx), func(ctx context.Context) (watch.Interface, error) {
+		after, err := versioner.ParseResourceVersion(opts.ResourceVersion)
+		if err != nil {
+			return nil, err
+		}
+		if !s.serial() || after == 0 {
+			return s.Interface.Watch(ctx, key, opts)
+		}
+		// The library's store adds this, too. RequestWatchProgress asks watches with the same metadata.
+		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		w := &cacheWatch{storage: s, cancel: cancel, events: make(chan watch.Event, watchBuffer)}
+		changes := s.backend.client.Watch(ctx, s.reader.prefix, clientv3.WithPrefix(),
+			clientv3.WithRev(int64(after)+1), clientv3.WithProgressNotify())
+		s.watches.running.Go(func() { w.run(ctx, changes) })
+		return w, nil
+	})
+}
+
+// cacheWatches are the watches of a watch cache, which has one at a time.
+//
+// They end before the cache, which otherwise might never end: its reflector would wait until there
+// is room in a queue from which the cache no longer takes anything.
+type cacheWatches struct {
+	running sync.WaitGroup // every cacheWatch
+
+	mu      sync.Mutex
+	current *endingWatch // may be nil, or have ended
+	stopped bool
+}
+
+// begin returns the watch that start begins. After stop, it returns one without events.
+func (w *cacheWatches) begin(
+	ctx context.Context, start func(context.Context) (watch.Interface, error),
+) (watch.Interface, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return watch.NewProxyWatcher(make(chan watch.Event)), nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	started, err := start(ctx)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
-	if !s.serial() || after == 0 {
-		return s.Interface.Watch(ctx, key, opts)
+	w.current = &endingWatch{Interface: started, cancel: cancel, ended: make(chan struct{})}
+	return w.current, nil
+}
+
+// stop ends the current watch and waits until the cache has taken its last event.
+func (w *cacheWatches) stop() {
+	w.mu.Lock()
+	w.stopped = true
+	current := w.current
+	w.mu.Unlock()
+	if current != nil {
+		current.cancel()
+		<-current.ended
 	}
-	// The library's store adds this, too. RequestWatchProgress asks watches with the same metadata.
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	w := &cacheWatch{storage: s, cancel: cancel, events: make(chan watch.Event, watchBuffer)}
-	changes := s.backend.client.Watch(ctx, s.reader.prefix, clientv3.WithPrefix(),
-		clientv3.WithRev(int64(after)+1), clientv3.WithProgressNotify())
-	s.watches.Go(func() { w.run(ctx, changes) })
-	return w, nil
+	w.running.Wait()
+}
+
+// endingWatch is a watch that closes ended when its reader stops it.
+type endingWatch struct {
+	watch.Interface
+	cancel context.CancelFunc
+	once   sync.Once
+	ended  chan struct{}
+}
+
+// Stop implements watch.Interface.
+func (w *endingWatch) Stop() {
+	w.once.Do(func() {
+		w.Interface.Stop()
+		w.cancel()
+		close(w.ended)
+	})
 }
 
 // cacheWatch is the watch of a watch cache. It has one goroutine, where the watch of the library's

@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,4 +116,27 @@ func TestCacheWatchFails(t *testing.T) {
 		!apierrors.IsResourceExpired(err) {
 		t.Errorf("got %s, %v for a compacted version", event.Type, err)
 	}
+}
+
+// A cache ends although it has not taken all changes that it was told of. A cache that has just
+// started takes none for ten milliseconds, which do not pass here before its end.
+func TestCacheEndsWithChangesOnTheirWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newConfigMaps(t)
+		for s := range c.backend.caches {
+			w, err := s.Watch(t.Context(), "/configmaps/", apistorage.ListOptions{
+				ResourceVersion: c.put("ns", "first", "0"), Recursive: true,
+				Predicate: apistorage.Everything,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Stop()
+		}
+		for i := range 1000 {
+			c.put("ns", "a", fmt.Sprint(i))
+		}
+		c.backend.Stop()
+	})
 }

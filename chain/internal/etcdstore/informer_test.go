@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
@@ -51,16 +52,20 @@ func newConfigMapsIn(t *testing.T, client *clientv3.Client) configMaps {
 		CodecOf: func(schema.GroupResource, runtime.Object) (Codec, error) {
 			return Codec{Codec: configMapCodec, Versioner: corev1.SchemeGroupVersion}, nil
 		},
-		PathOf: func(r schema.GroupResource) string { return "/" + r.Resource },
+		PathOf: func(r schema.GroupResource) string { return "/" + r.Resource + "/" },
 	}
 	options, err := resources.GetRESTOptions(schema.GroupResource{Resource: "configmaps"},
 		&corev1.ConfigMap{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = options.Decorator(options.StorageConfig, options.ResourcePrefix, nil,
+	key := func(o runtime.Object) (string, error) {
+		return apistorage.NamespaceKeyFunc("/configmaps/", o)
+	}
+	_, _, err = options.Decorator(options.StorageConfig, options.ResourcePrefix, key,
 		func() runtime.Object { return &corev1.ConfigMap{} },
-		func() runtime.Object { return &corev1.ConfigMapList{} }, nil, nil, nil)
+		func() runtime.Object { return &corev1.ConfigMapList{} },
+		apistorage.DefaultNamespaceScopedAttr, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -340,7 +340,7 @@ type cachedOnWatch struct {
 	stopped bool
 
 	starting sync.WaitGroup // the cache, in the background
-	watches  sync.WaitGroup // those of the cache
+	watches  cacheWatches
 }
 
 // startTimeout limits the wait for a watch cache, which first reads all objects of its resource.
@@ -398,6 +398,7 @@ func (s *cachedOnWatch) stop() {
 	s.stopped = true
 	c, delegator := s.cacher, s.cached.Load()
 	s.mu.Unlock()
+	s.watches.stop()
 	if delegator != nil {
 		delegator.Stop()
 	}
@@ -405,7 +406,6 @@ func (s *cachedOnWatch) stop() {
 		c.Stop()
 	}
 	s.starting.Wait()
-	s.watches.Wait()
 	s.close()
 }
 

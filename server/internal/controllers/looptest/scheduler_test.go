@@ -3,9 +3,9 @@ package looptest
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
@@ -32,11 +31,19 @@ type schedulerCluster struct {
 // schedulerConnect starts a control plane with the given controllers.
 func schedulerConnect(tb testing.TB, controllers ...string) schedulerCluster {
 	tb.Helper()
+	return schedulerRunning(tb, func(o *server.Options) {
+		o.Controllers = append(o.Controllers, controllers...)
+	})
+}
+
+// schedulerRunning is like schedulerConnect with options.
+func schedulerRunning(tb testing.TB, set func(*server.Options)) schedulerCluster {
+	tb.Helper()
 	s := servertest.Run(tb, func(o *server.Options) {
-		o.Controllers = append([]string{"serviceaccount-controller"}, controllers...)
+		o.Controllers = []string{"serviceaccount-controller"}
 		// Informers that do not read from etcd need the version in which DeviceTaintRules are stored.
 		o.RuntimeConfig = map[string]string{"resource.k8s.io/v1beta2": "true"}
-	})
+	}, set)
 	return schedulerCluster{workloadtest.Client(tb, s), tb, s}
 }
 
@@ -428,10 +435,15 @@ func schedulerRun(
 	return workloadtest.Start(tb, d, scheduler.Loop(limits))
 }
 
-// TestSchedulerRestart stops a scheduler in the middle and starts another one.
+// TestSchedulerRestart stops a scheduler in the middle and starts another one. What the first one is
+// binding when it is stopped does not give a node more pods than it has room for.
 func TestSchedulerRestart(t *testing.T) {
 	t.Parallel()
-	c := schedulerConnect(t)
+	synctest.Test(t, schedulerRestart) // in which no binding takes longer than it may
+}
+
+func schedulerRestart(t *testing.T) {
+	c := schedulerRunning(t, servertest.InBubble)
 	const nodes, pods = 5, 60
 	for i := range nodes {
 		c.node(fmt.Sprint("node-", i), "10")
@@ -449,21 +461,9 @@ func TestSchedulerRestart(t *testing.T) {
 		}
 		return counts
 	}
-	// A binding that the stop cancels may be made nevertheless, after the next scheduler has begun. So
-	// no binding is cancelled.
-	config := rest.CopyConfig(c.server.RESTConfig())
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return workloadtest.RoundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodPost {
-				r = r.WithContext(context.WithoutCancel(r.Context()))
-			}
-			return next.RoundTrip(r)
-		})
-	})
-	client := workloadtest.Must(kubernetes.NewForConfig(config))(t)
 	runUntil := func(done func(on map[string]int) bool) {
 		t.Helper()
-		defer schedulerRun(t, client)()
+		defer schedulerRun(t, c)()
 		workloadtest.Await(t, "pods on nodes",
 			func(context.Context) (map[string]int, error) { return bound(), nil }, done)
 	}

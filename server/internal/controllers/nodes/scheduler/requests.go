@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/component-helpers/storage/volume"
+
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 // bind assigns a pod to the node that it is assumed to be on, once claims are reserved for the pod.
@@ -36,7 +39,15 @@ func (r *run) bind(
 	r.failed(ctx, p, info, errors.Join(err, r.unreserve(ctx, reserved)))
 }
 
+// bindGrace is how long a binding may go on when the loop ends. It is shorter than the time between
+// the end of the loops of a replica that has lost its lease and the beginning of another's.
+const bindGrace = 300 * time.Millisecond
+
+// bindNode assigns a pod to a node. If it were cancelled, the pod might be assigned nevertheless,
+// after the next scheduler has seen room for another pod.
 func (r *run) bindNode(ctx context.Context, info *pod, node string) error {
+	ctx, cancel := stopper.Outlive(ctx, bindGrace)
+	defer cancel(nil)
 	err := r.Client.CoreV1().Pods(info.Namespace).Bind(ctx, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: info.Namespace, Name: info.Name, UID: info.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
