@@ -40,7 +40,8 @@ func (c *Chain) checkBodies(handler http.Handler, limit int64) http.Handler {
 func (c *Chain) bodyCheck(r *http.Request, limit int64) func(body []byte) error {
 	mediaType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
-	isYAML := strings.HasSuffix(mediaType, "yaml")
+	isYAML := strings.HasSuffix(mediaType, "yaml") &&
+		(r.Method == http.MethodPatch || mediaType != string(types.ApplyYAMLPatchType))
 	isProtobuf := mediaType == runtime.ContentTypeProtobuf &&
 		(r.Method == http.MethodPost || r.Method == http.MethodPut)
 	if !isYAML && !isProtobuf {

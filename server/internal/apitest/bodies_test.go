@@ -118,6 +118,10 @@ func TestBodies(t *testing.T) {
 			bodyBomb("kind: DeleteOptions"), tooLarge, "",
 		},
 		{
+			"the YAML of an apply that deletes", http.MethodDelete, configMaps + "/m", asApply,
+			"a: &a [*a]", http.StatusUnsupportedMediaType, "",
+		},
+		{
 			"YAML of many deletions", http.MethodDelete, configMaps, asYAML,
 			bodyBomb("kind: DeleteOptions"), tooLarge, "",
 		},
