@@ -105,6 +105,9 @@ func TestKubectl(t *testing.T) {
 	if _, err := k.run("", "get", "apiservice", "v2.chat.example.com"); err == nil {
 		t.Error("the registration exists after Unregister")
 	}
+	if out, err := k.run("", "api-versions"); err != nil || strings.Contains(out, "chat.example.com") {
+		t.Errorf("the versions after Unregister are %s (%v)", out, err)
+	}
 }
 
 func TestBadOptions(t *testing.T) {

@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ import (
 // fieldManager owns what Register applies.
 const fieldManager = "kinproc-extension"
 
-// registerPoll is how often Register looks whether the server is available.
+// registerPoll is how often Register and Unregister look whether the control plane uses the server.
 const registerPoll = 50 * time.Millisecond
 
 // Register waits until the server of a registration is ready, applies the objects to the control
@@ -45,16 +46,27 @@ func Register(ctx context.Context, config *rest.Config, r *Registration) error {
 	return nil
 }
 
-// Unregister deletes the objects of a registration from the control plane of config, if they exist.
-// It leaves objects that have come to be those of another server.
+// Unregister deletes the objects of a registration from the control plane of config, if they exist,
+// and waits until the control plane sends the server no more requests and its discovery has the
+// versions no longer. It leaves objects that have come to be those of another server. If ctx ends
+// before, the error tells what is left.
 func Unregister(ctx context.Context, config *rest.Config, r *Registration) error {
 	c, err := newRegistrar(config)
 	if err != nil {
 		return fmt.Errorf("unregister: %w", err)
 	}
 	var errs []error
-	for _, obj := range slices.Backward(r.objects()) { // requests end first
-		errs = append(errs, c.remove(ctx, obj))
+	for _, a := range r.APIServices {
+		err := c.remove(ctx, a)
+		if err == nil {
+			err = c.await(ctx, a, c.used)
+		}
+		errs = append(errs, err)
+	}
+	for _, obj := range slices.Backward(r.objects()) {
+		if _, ok := obj.(*apiregistrationv1.APIService); !ok {
+			errs = append(errs, c.remove(ctx, obj))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("unregister: %w", err)
@@ -111,7 +123,7 @@ func (c *registrar) register(ctx context.Context, r *Registration) error {
 		}
 	}
 	for _, a := range r.APIServices {
-		if err := c.await(ctx, a); err != nil {
+		if err := c.await(ctx, a, c.state); err != nil {
 			return err
 		}
 	}
@@ -176,11 +188,14 @@ func sameService(a, b *apiregistrationv1.APIService) bool {
 		a.Spec.Service.Name == b.Spec.Service.Name
 }
 
-// await waits until an APIService is available and its version is in discovery.
-func (c *registrar) await(ctx context.Context, a *apiregistrationv1.APIService) error {
+// await waits until missing returns nothing that is missing for an APIService.
+func (c *registrar) await(
+	ctx context.Context, a *apiregistrationv1.APIService,
+	missing func(context.Context, *apiregistrationv1.APIService) error,
+) error {
 	var state error
 	err := wait.PollUntilContextCancel(ctx, registerPoll, true, func(context.Context) (bool, error) {
-		state = c.state(ctx, a)
+		state = missing(ctx, a)
 		return state == nil, nil
 	})
 	if err != nil {
@@ -212,14 +227,8 @@ func (c *registrar) state(ctx context.Context, a *apiregistrationv1.APIService) 
 		Do(ctx).Error(); err != nil {
 		return fmt.Errorf("a request through the control plane: %w", err)
 	}
-	_, lists, err := c.discovery.ServerGroupsAndResourcesWithContext(ctx)
-	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
-		return fmt.Errorf("discovery: %w", err)
-	}
-	if !slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {
-		return list.GroupVersion == version.String()
-	}) {
-		return fmt.Errorf("discovery does not have %s yet", version)
+	if found, err := c.discovers(ctx, version); err != nil || !found {
+		return cmp.Or(err, fmt.Errorf("discovery does not have %s yet", version))
 	}
 	documents, err := c.discovery.OpenAPIV3().Paths()
 	if err != nil {
@@ -227,6 +236,40 @@ func (c *registrar) state(ctx context.Context, a *apiregistrationv1.APIService) 
 	}
 	if _, ok := documents["apis/"+version.String()]; !ok {
 		return fmt.Errorf("the OpenAPI documents do not have %s yet", version)
+	}
+	return nil
+}
+
+// discovers reports whether a version is in discovery.
+func (c *registrar) discovers(ctx context.Context, version schema.GroupVersion) (bool, error) {
+	_, lists, err := c.discovery.ServerGroupsAndResourcesWithContext(ctx)
+	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+		return false, fmt.Errorf("discovery: %w", err)
+	}
+	return slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {
+		return list.GroupVersion == version.String()
+	}), nil
+}
+
+// used returns an error that says why the control plane may still use the server of an APIService
+// that was deleted.
+func (c *registrar) used(ctx context.Context, a *apiregistrationv1.APIService) error {
+	stored, err := c.apiService(ctx, a.Name)
+	switch {
+	case err != nil:
+		return err
+	case stored != nil && sameService(stored, a):
+		return errors.New("it has not been deleted yet")
+	case stored != nil:
+		return nil // something else serves the version
+	}
+	version := schema.GroupVersion{Group: a.Spec.Group, Version: a.Spec.Version}
+	err = c.discovery.RESTClient().Get().AbsPath("/apis/" + version.String()).Do(ctx).Error()
+	if !apierrors.IsNotFound(err) {
+		return cmp.Or(err, fmt.Errorf("the control plane still serves %s", version))
+	}
+	if found, err := c.discovers(ctx, version); err != nil || found {
+		return cmp.Or(err, fmt.Errorf("discovery still has %s", version))
 	}
 	return nil
 }

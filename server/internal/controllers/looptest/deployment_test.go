@@ -338,8 +338,9 @@ func TestDeploymentRecreated(t *testing.T) {
 		func(ctx context.Context) (*appsv1.ReplicaSetList, error) {
 			return sets.List(ctx, metav1.ListOptions{})
 		}, func(list *appsv1.ReplicaSetList) bool {
-			// The Deployment may have made a set under its second name, and one under the first name
-			// too, before it knew of the other.
+			// As with kube-controller-manager, whose loop does not wait until it sees what it has created,
+			// there may be a set under each of two names: the first was free again when the loop had not
+			// seen yet that it has taken the second.
 			return !slices.ContainsFunc(list.Items, func(rs appsv1.ReplicaSet) bool {
 				return !metav1.IsControlledBy(&rs, d)
 			})
