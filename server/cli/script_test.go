@@ -50,6 +50,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"freeport":     freePort,
 	"interrupt":    interrupt,
 	"prints":       prints,
+	"quiet":        quiet,
 	"refuses":      refuses,
 	"request":      request,
 	"serverof":     serverOf,
@@ -159,6 +160,20 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return strings.Contains(string(data), text), args[0] + " holds " + string(data)
 	})
+}
+
+// slowStart is what a start says that takes long, as it may on a busy machine.
+var slowStart = regexp.MustCompile(`(?m)^kinproc: still starting after \d+s, in the phase ".+"\n`)
+
+// quiet checks that the last command has said nothing on its standard error. A start may have said
+// that it takes long.
+func quiet(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: quiet")
+	}
+	if said := slowStart.ReplaceAllString(ts.ReadFile("stderr"), ""); said != "" {
+		ts.Fatalf("unexpected standard error: %s", said)
+	}
 }
 
 // temporary COUNT waits until the directory for temporary files has that many entries.
