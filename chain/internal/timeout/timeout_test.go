@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -18,22 +19,31 @@ import (
 
 func unmarked(ctx context.Context) context.Context { return ctx }
 
-// serve serves a handler behind the filter. Requests for /watch are long-running.
-func serve(
+// filter returns a handler behind the filter. Requests for /watch are long-running.
+func filter(
 	t *testing.T, alive context.Context, limit time.Duration, handler http.HandlerFunc,
-) *httptest.Server {
+) http.Handler {
 	t.Helper()
 	workers := timeout.NewWorkers(alive, unmarked, clientscheme.Codecs)
+	t.Cleanup(workers.Stop)
 	filter := workers.Filter(handler, func(r *http.Request, _ *genericapirequest.RequestInfo) bool {
 		return r.URL.Path == "/watch"
 	})
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
 		ctx = genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{Verb: "get"})
 		filter.ServeHTTP(w, r.WithContext(ctx))
-	}))
-	t.Cleanup(func() { s.Close(); workers.Stop() })
+	})
+}
+
+// serve serves a handler behind the filter.
+func serve(
+	t *testing.T, alive context.Context, limit time.Duration, handler http.HandlerFunc,
+) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(filter(t, alive, limit, handler))
+	t.Cleanup(s.Close)
 	return s
 }
 
@@ -92,28 +102,23 @@ func TestTooLate(t *testing.T) {
 // Part of a response cannot become another one, so the connection is aborted.
 func TestTooLateForTheRest(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	defer close(release)
-	s := serve(t, t.Context(), 50*time.Millisecond, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "a part")
-		w.(http.Flusher).Flush()
-		<-release
+	// The time is over when the handler waits, not before.
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		handler := filter(t, t.Context(), time.Minute, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "a part")
+			w.(http.Flusher).Flush()
+			<-release
+		})
+		defer close(release)
+		w := httptest.NewRecorder()
+		defer func() {
+			if r := recover(); r != http.ErrAbortHandler || w.Body.String() != "a part" {
+				t.Errorf("the response ended with %v, after %q", r, w.Body)
+			}
+		}()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	})
-	for {
-		response, err := http.Get(s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if response.StatusCode == http.StatusGatewayTimeout {
-			continue // the handler began too late to send the part
-		}
-		if err == nil {
-			t.Errorf("the response ended with %q", body)
-		}
-		return
-	}
 }
 
 // When the storage has failed, nobody waits for handlers that may never return.

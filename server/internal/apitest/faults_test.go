@@ -2,7 +2,6 @@ package apitest
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -370,71 +369,50 @@ func TestFaultFrozen(t *testing.T) {
 // A view that lags behind follows at a distance.
 func TestFaultBehind(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, servertest.WithoutControllers)
-	for !isBehind(t, s) {
-	}
+	// No time passes, so the server writes nothing itself, for which the view would be behind, too.
+	synctest.Test(t, faultBehind)
 }
 
-// isBehind reports false if the server itself has written something meanwhile, such as its lease,
-// for which the view is behind, too.
-func isBehind(t *testing.T, s *server.Server) bool {
-	t.Helper()
+func faultBehind(t *testing.T) {
+	s := servertest.Run(t, servertest.InBubble, servertest.WithoutControllers)
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
-	namespace := servertest.Namespace(t, s)
-	ctx, maps := t.Context(), client.CoreV1().ConfigMaps(namespace)
+	ctx, maps := t.Context(), client.CoreV1().ConfigMaps(servertest.Namespace(t, s))
 	f := servertest.Fault(t, s, servertest.Rule{Verb: "get,list,watch", Resource: "configmaps"},
 		servertest.Behind(2))
 	defer f.Release()
-	last, alone := 0, true
-	create := func(name string) {
-		made, err := maps.Create(ctx, configMap(name), metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		revision := revisionOf(t, made.ResourceVersion)
-		alone = alone && (last == 0 || revision == last+1)
-		last = revision
-	}
-	names := func() (names string) {
-		list, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, item := range list.Items {
-			names += item.Name
-		}
-		return names
-	}
 	w, err := maps.Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	var problems []string
 	for i, name := range []string{"a", "b", "c", "d"} {
-		create(name)
-		if got, want := names(), "abcd"[:max(0, i-1)]; got != want {
-			problems = append(problems, fmt.Sprintf("after %s: a list has %q, want %q", name, got, want))
+		if _, err := maps.Create(ctx, configMap(name), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		list, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, item := range list.Items {
+			got += item.Name
+		}
+		if want := "abcd"[:max(0, i-1)]; got != want {
+			t.Errorf("after %s: a list has %q, want %q", name, got, want)
 		}
 	}
 	for _, name := range []string{"a", "b"} {
 		e := nextEvent(t, w)
 		if object, ok := e.Object.(*corev1.ConfigMap); !ok || object.Name != name {
-			problems = append(problems, fmt.Sprintf("the event is %+v, want that of %s", e, name))
+			t.Errorf("the event is %+v, want that of %s", e, name)
 		}
 	}
+	synctest.Wait()
 	select {
 	case e := <-w.ResultChan():
-		problems = append(problems, fmt.Sprintf("the watch is not behind: %+v", e))
-	case <-time.After(100 * time.Millisecond):
+		t.Errorf("the watch is not behind: %+v", e)
+	default:
 	}
-	if create("e"); !alone {
-		return false
-	}
-	for _, problem := range problems {
-		t.Error(problem)
-	}
-	return true
 }
 
 // An outage hits all clients, but neither the control plane itself nor the requests for faults.
