@@ -11,8 +11,10 @@ import (
 // long-running have ended before.
 const grace = 10 * time.Millisecond
 
-// ShutdownTimeout is how long the Shutdown of a server may take. It is much longer than the grace.
-const ShutdownTimeout = time.Second
+// ShutdownTimeout is how long the Shutdown of a server may take. It is much longer than the grace,
+// also on a busy machine, and shorter than the five seconds for which package net/http waits for a
+// connection that has sent nothing.
+const ShutdownTimeout = 4 * time.Second
 
 // Listener tracks the connections that it accepts so that it can close them. Otherwise the Shutdown
 // of an HTTP server would wait for long-running requests, and a second for HTTP/2.

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/kinproc/kinproc/server/internal/requests/connections"
 )
@@ -39,9 +38,7 @@ func TestShutdownWithOpenConnections(t *testing.T) {
 		answered <- err
 	}()
 	<-begun
-	// A busy machine may need more than the ShutdownTimeout. Package net/http waits for the silent
-	// connection for five seconds.
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), connections.ShutdownTimeout)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		t.Error(err)
