@@ -30,6 +30,9 @@ build: ## Compile all packages, and build the program into bin/.
 # process takes four times as long. Tests of other packages run the servers in process, with it.
 PROGRAM_TESTS := github.com/kinproc/kinproc github.com/kinproc/kinproc/server/cli
 
+# Nor does the race detector find anything in the recordings, of which one request at a time is sent.
+UNRACED_TESTS := $(PROGRAM_TESTS) github.com/kinproc/kinproc/conformance
+
 # RACE is empty or -race. make lint does the vetting: go test would analyze all dependencies once more
 # for it, which takes minutes.
 RACE ?=
@@ -39,17 +42,17 @@ export GORACE ?= atexit_sleep_ms=0
 
 # The parts run at once, because each of them often waits for servers and programs.
 .PHONY: test
-test: ## Run all tests. RACE=-race detects races, except in tests that start the program.
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-packages test-program test-examples \
+test: ## Run all tests. RACE=-race detects races, except in the program and the recordings.
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-packages test-unraced test-examples \
 		test-tools
 
 .PHONY: test-packages
 test-packages:
-	@go test $(RACE) -vet=off -timeout 30m $$(go list ./... | grep -vxF $(PROGRAM_TESTS:%=-e %))
+	@go test $(RACE) -vet=off -timeout 30m $$(go list ./... | grep -vxF $(UNRACED_TESTS:%=-e %))
 
-.PHONY: test-program
-test-program:
-	@go test -vet=off -timeout 30m $(PROGRAM_TESTS)
+.PHONY: test-unraced
+test-unraced:
+	@go test -vet=off -timeout 30m $(UNRACED_TESTS)
 
 .PHONY: test-examples
 test-examples:
