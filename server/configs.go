@@ -250,7 +250,8 @@ func (o configs) loops(fresh bool) loops.Config {
 		NodeKinds: o.nodeKinds(),
 		NodesStay: o.From != nil || fresh,
 		Version:   KubernetesVersion, SharesEtcd: o.sharesEtcd(),
-		ServesMetrics: o.servesMetrics(),
+		ServesMetrics:     o.servesMetrics(),
+		MakesStorageClass: !slices.Contains(o.Admission.DisablePlugins, "DefaultStorageClass"),
 	}
 	c.LoadBalancers, _ = loadbalancers.ParseRange(o.LoadBalancerRange) // has been validated
 	if o.Network != nil {

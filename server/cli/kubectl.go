@@ -37,9 +37,6 @@ may be for a real cluster, is used only if it is named.`,
 		DisableFlagParsing: true, // they are kubectl's
 		ValidArgsFunction:  completeKubectl,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// kubectl logs before it parses its flags, for example that it has found no preferences.
-			// The parser refuses what is no number.
-			_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(args))
 			k, err := newSandboxKubectl(s, args)
 			if err != nil {
 				return err
@@ -96,6 +93,9 @@ func newRealKubectl(
 	// An alias of a kuberc file sets the arguments of the command, which SetArgs would undo. Without
 	// an alias, cobra takes those of the process, which does nothing but run kubectl.
 	os.Args = append(os.Args[:1:1], args...)
+	// kubectl logs before it parses its flags, for example that it has found no preferences. The
+	// parser refuses what is no number.
+	_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(args))
 	k := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
 		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
 		Arguments:     append([]string{"kubectl"}, args...),

@@ -82,6 +82,8 @@ type Dependencies struct {
 	Tokens tokensecrets.Issuer
 	// LoadBalancers is where the addresses of load balancers come from.
 	LoadBalancers loadbalancers.Range
+	// MakesStorageClass is true if a default storage class is made when a claim needs one.
+	MakesStorageClass bool
 	// Charges are the requests that charge quotas.
 	Charges *quota.Charges
 	// Storage is where the objects are stored.
@@ -143,7 +145,7 @@ func loops(d Dependencies) []loop.Loop {
 		protection.Claims(),
 		protection.Volumes(),
 		protection.Classes(),
-		volumebinding.Loop(),
+		volumebinding.Loop(d.MakesStorageClass),
 		ephemeralvolumes.Loop(),
 		resourceclaims.Loop(),
 		devicetainteviction.Loop(),

@@ -61,6 +61,8 @@ type Config struct {
 	ServesMetrics, StaleMetrics bool
 	// LoadBalancers is where the addresses of load balancers come from.
 	LoadBalancers loadbalancers.Range
+	// MakesStorageClass is true if a default storage class is made when a claim needs one.
+	MakesStorageClass bool
 	// Behaviors are those of simulated pods. It may be nil.
 	Behaviors *simulated.Behaviors
 	// Version is that of Kubernetes.
@@ -126,8 +128,9 @@ func (l *loops) runControllers(ctx context.Context) (wait func(), err error) {
 			Storage:      l.Storage,
 			Charges:      l.Charges,
 
-			LoadBalancers: l.LoadBalancers,
-			BuiltIn:       l.BuiltIn,
+			LoadBalancers:     l.LoadBalancers,
+			MakesStorageClass: l.MakesStorageClass,
+			BuiltIn:           l.BuiltIn,
 			Appeared: func(
 				ctx context.Context, resources []schema.GroupResource, appeared func(schema.GroupResource),
 			) {

@@ -97,6 +97,41 @@ func volumeBindingAwaitPhase(
 	})
 }
 
+// No class appears when the admission plugin is disabled that puts claims into the default one.
+func TestVolumeBindingWithoutDefaultClass(t *testing.T) {
+	t.Parallel()
+	_, client := volumeBindingRun(t, func(o *server.Options) {
+		o.Admission = server.NewAdmissionOptions()
+		o.Admission.DisablePlugins = []string{"DefaultStorageClass"}
+	})
+	claims := client.CoreV1().PersistentVolumeClaims(workloadtest.Namespace)
+	for name, test := range map[string]struct {
+		class *string
+		event string
+	}{
+		"any":      {nil, "no persistent volumes available for this claim and no storage class is set"},
+		"standard": {new("standard"), `storageclass.storage.k8s.io "standard" not found`},
+	} {
+		_, err := claims.Create(t.Context(), volumeBindingClaim(name, test.class),
+			metav1.CreateOptions{})
+		workloadtest.OK(t, err)
+		workloadtest.Until(t, func(ctx context.Context) string {
+			events, err := client.CoreV1().Events(workloadtest.Namespace).List(ctx, metav1.ListOptions{
+				FieldSelector: "involvedObject.name=" + name,
+			})
+			if err != nil || len(events.Items) != 1 || events.Items[0].Message != test.event {
+				return fmt.Sprintf("%v; %+v", err, events)
+			}
+			return ""
+		})
+	}
+	classes, err := client.StorageV1().StorageClasses().List(t.Context(), metav1.ListOptions{})
+	workloadtest.OK(t, err)
+	if len(classes.Items) > 0 {
+		t.Errorf("the classes are %+v", classes.Items)
+	}
+}
+
 // TestVolumeBindingByHand has volumes that differ in size, and a claim that is older than they.
 func TestVolumeBindingByHand(t *testing.T) {
 	t.Parallel()

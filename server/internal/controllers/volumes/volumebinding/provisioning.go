@@ -34,7 +34,7 @@ func (c *controller) setDefaultClass(
 			chosen = class
 		}
 	}
-	if chosen == nil && len(classes) == 0 {
+	if chosen == nil && len(classes) == 0 && c.makesClass {
 		if chosen, err = c.makeClass(ctx); err != nil {
 			return false, err
 		}
@@ -86,7 +86,7 @@ func (c *controller) provision(ctx context.Context, claim *corev1.PersistentVolu
 		return err
 	}
 	switch {
-	case class == nil && volume.GetPersistentVolumeClaimClass(claim) == Class:
+	case class == nil && c.makesClass && volume.GetPersistentVolumeClaimClass(claim) == Class:
 		if classes, err := c.classes.List(labels.Everything()); err != nil || len(classes) > 0 {
 			break
 		}

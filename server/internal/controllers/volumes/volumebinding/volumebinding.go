@@ -42,12 +42,12 @@ const (
 )
 
 // Loop is the loop of claims and volumes. A single worker does everything, so that no two claims
-// get the same volume.
-func Loop() loop.Loop {
+// get the same volume. If makesClass is true, it makes the default class when a claim needs one.
+func Loop(makesClass bool) loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "persistentvolume-binder", Component: "persistentvolume-controller",
 		Purpose: "binds claims to volumes, and simulates a provisioner for the class " + Class,
-		Begin:   begin, Workload: true,
+		Begin:   func(l *loop.Controller) loop.Work { return begin(l, makesClass) }, Workload: true,
 		After: []schema.GroupResource{
 			corev1.Resource("persistentvolumeclaims"), corev1.Resource("persistentvolumes"),
 		},
@@ -59,18 +59,21 @@ type controller struct {
 	claims  corelisters.PersistentVolumeClaimLister
 	volumes corelisters.PersistentVolumeLister
 	classes storagelisters.StorageClassLister
+	// makesClass is true if it may make the default class.
+	makesClass bool
 	// told has the last event about each claim, by the key of the claim, which would otherwise be
 	// repeated. Only the worker uses it.
 	told map[string]string
 }
 
-func begin(l *loop.Controller) loop.Work {
+func begin(l *loop.Controller, makesClass bool) loop.Work {
 	classes := l.Informer(&storagev1.StorageClass{})
 	c := &controller{
 		Controller: l,
 		claims:     corelisters.NewPersistentVolumeClaimLister(l.Indexer(&corev1.PersistentVolumeClaim{})),
 		volumes:    corelisters.NewPersistentVolumeLister(l.Indexer(&corev1.PersistentVolume{})),
 		classes:    storagelisters.NewStorageClassLister(classes.GetIndexer()),
+		makesClass: makesClass,
 		told:       map[string]string{},
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
