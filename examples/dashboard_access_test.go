@@ -158,13 +158,12 @@ func testKeyboard(t *testing.T, b *browser) {
 	}
 	press := func(want string) {
 		t.Helper()
-		for range 200 {
-			if strings.HasPrefix(focus(), want) {
-				return
+		for pressed := 0; !strings.HasPrefix(focus(), want); pressed++ {
+			if pressed == 200 {
+				t.Fatalf("the tab key never reaches %s", want)
 			}
 			p.run(chromedp.KeyEvent(kb.Tab))
 		}
-		t.Fatalf("the tab key never reaches %s", want)
 	}
 	press("#objects")
 	p.keys("Enter")

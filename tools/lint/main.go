@@ -1,5 +1,5 @@
-// Lint is staticcheck with the analyzers of go vet. Both need facts about every dependency, which
-// one program finds out once.
+// Lint is staticcheck with the analyzers of go vet, and one for the tests of this project. They need
+// facts about every dependency, which one program finds out once.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 func main() {
 	cmd := lintcmd.NewCommand("lint")
 	cmd.ParseFlags(os.Args[1:])
-	cmd.AddBareAnalyzers(vet.Suite...)
+	cmd.AddBareAnalyzers(append(vet.Suite, attempts)...)
 	cmd.AddAnalyzers(simple.Analyzers...)
 	cmd.AddAnalyzers(staticcheck.Analyzers...)
 	cmd.AddAnalyzers(stylecheck.Analyzers...)
