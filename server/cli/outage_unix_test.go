@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,12 +120,21 @@ func (p *program) has(names []string) {
 	}
 }
 
+// removeInUse removes a directory in which the program may make a file meanwhile.
+func removeInUse(dir string) error {
+	err := os.RemoveAll(dir)
+	for errors.Is(err, syscall.ENOTEMPTY) {
+		err = os.RemoveAll(dir)
+	}
+	return err
+}
+
 // TestEndsWhenItsDirectoryGoes removes, moves or replaces the data directory while the program
 // runs.
 func TestEndsWhenItsDirectoryGoes(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(from, to string) error{
-		"removed": func(from, _ string) error { return os.RemoveAll(from) },
+		"removed": func(from, _ string) error { return removeInUse(from) },
 		"moved":   os.Rename,
 		"replaced": func(from, to string) error {
 			return errors.Join(os.Rename(from, to), os.CopyFS(from, os.DirFS(to)),
