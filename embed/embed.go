@@ -103,7 +103,8 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	}
 	e.server = server
 	e.server.Cfg.MaxRequestBytes = maxChangeBytes // the client enforces maxRequestBytes
-	e.faults.stopping = e.server.StoppingNotify()
+	stopping := e.server.StoppingNotify           // makes sense once the member has started
+	e.faults.stopping.Store(&stopping)
 	e.server.Start()
 	e.undo = append(e.undo, e.stopServer)
 	if err := e.elect(ctx, committed); err != nil {

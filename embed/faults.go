@@ -30,8 +30,9 @@ type faults struct {
 	// [Etcd.openDir] sets it, and for an ephemeral member.
 	missing func() error
 
-	// stopping is closed when the member begins to stop. It is nil until the member starts.
-	stopping <-chan struct{}
+	// stopping returns a channel that is closed when the member begins to stop. It is nil until the
+	// member starts.
+	stopping atomic.Pointer[func() <-chan struct{}]
 }
 
 func newFaults() *faults { return &faults{any: make(chan struct{})} }
@@ -55,8 +56,8 @@ func (f *faults) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 		case strings.HasSuffix(frame.Function, "/schedule.(*fifo).run"):
 			// A scheduler without its goroutine panics at the next job. The member schedules jobs
 			// until it begins to stop.
-			if f.stopping != nil {
-				<-f.stopping
+			if stopping := f.stopping.Load(); stopping != nil {
+				<-(*stopping)()
 			}
 		}
 	}

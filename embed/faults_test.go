@@ -79,8 +79,9 @@ func TestCallOutlivesAFault(t *testing.T) {
 func TestSchedulerOutlivesAFault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f, stopping := newFaults(), make(chan struct{})
-		f.stopping = stopping
+		f, end := newFaults(), make(chan struct{})
+		stopping := func() <-chan struct{} { return end }
+		f.stopping.Store(&stopping)
 		lg := f.logger(nil)
 		scheduler := schedule.NewFIFOScheduler(lg)
 		scheduler.Schedule(schedule.NewJob("apply", func(context.Context) {
@@ -91,7 +92,7 @@ func TestSchedulerOutlivesAFault(t *testing.T) {
 		scheduler.Schedule(schedule.NewJob("apply", func(context.Context) {
 			t.Error("a job ran after a fault")
 		}))
-		close(stopping)
+		close(end)
 		scheduler.Stop()
 	})
 }
