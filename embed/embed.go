@@ -103,7 +103,7 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	}
 	e.server = server
 	e.server.Cfg.MaxRequestBytes = maxChangeBytes // the client enforces maxRequestBytes
-	stopping := e.server.StoppingNotify           // makes sense once the member has started
+	stopping := e.server.StoppingNotify           // returns nil until the start has made the channel
 	e.faults.stopping.Store(&stopping)
 	e.server.Start()
 	e.undo = append(e.undo, e.stopServer)

@@ -96,3 +96,20 @@ func TestSchedulerOutlivesAFault(t *testing.T) {
 		scheduler.Stop()
 	})
 }
+
+// A member that has started closes the channel for which the scheduler waits when it stops.
+func TestSchedulerWaitsForTheStop(t *testing.T) {
+	t.Parallel()
+	e, err := Start(t.Context(), Options{Dir: t.TempDir(), Ephemeral: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopping := (*e.faults.stopping.Load())()
+	if err := e.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if stopping == nil {
+		t.Fatal("the scheduler would wait for ever")
+	}
+	<-stopping
+}
