@@ -194,7 +194,8 @@ func (o *rollout) scaleDownOld(ctx context.Context) (bool, error) {
 		sizes[i] -= n
 		taken += n
 	}
-	spare = available - atLeast
+	// The status of a set may count pods that the set has just deleted.
+	spare = min(spare-taken, available-atLeast)
 	for i := range old {
 		n := max(0, min(spare, sizes[i]))
 		sizes[i] -= n
