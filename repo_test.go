@@ -277,11 +277,32 @@ func TestNoInit(t *testing.T) {
 	t.Parallel()
 	goFiles(t, func(path string, file *ast.File) {
 		for _, decl := range file.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
-				t.Errorf("%s has an init function: pass the package what it needs instead", path)
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil && d.Name.Name == "init" {
+					t.Errorf("%s has an init function: pass the package what it needs instead", path)
+				}
+			case *ast.GenDecl:
+				if d.Tok == token.VAR && callsLiteral(d) {
+					t.Errorf("%s has a variable that runs a function at import, as init does", path)
+				}
 			}
 		}
 	})
+}
+
+// callsLiteral reports whether the value of a variable is a call of a function literal.
+func callsLiteral(variables *ast.GenDecl) bool {
+	for _, spec := range variables.Specs {
+		for _, value := range spec.(*ast.ValueSpec).Values {
+			if call, ok := value.(*ast.CallExpr); ok {
+				if _, literal := call.Fun.(*ast.FuncLit); literal {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // longestFile is the maximum number of lines in a file that people read. Generated files are

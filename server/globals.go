@@ -19,7 +19,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/featuregates"
 )
 
-// This file holds the only writes to process-wide variables of the Kubernetes libraries.
+// This file holds the only writes to process-wide variables of the Kubernetes libraries, but for
+// those of package servertest.
 
 // gatesOf is the version of Kubernetes whose feature gates this process has. The first server
 // decides: kinds, control loops and libraries ask the gates while they work.

@@ -1,10 +1,7 @@
 package servertest
 
 import (
-	"context"
 	"time"
-
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/kinproc/kinproc/server"
 )
@@ -28,18 +25,6 @@ func InBubble(o *server.Options) { o.Network = server.NewNetwork() }
 // lingering is longer than any goroutine stays that the libraries do not wait for. Such goroutines
 // must have ended when the bubble ends.
 const lingering = 10 * time.Minute
-
-// The library lets a goroutine wait that reports an error less than a millisecond after the last
-// error of the process. In a bubble, that error may be years ahead, and the goroutine would wait
-// for years. The handlers cannot be replaced later, because others read them without a lock.
-var _ = func() bool {
-	if h := utilruntime.ErrorHandlers; len(h) == 2 {
-		utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{h[0], pause}
-	}
-	return true
-}()
-
-func pause(context.Context, error, string, ...any) { time.Sleep(time.Millisecond) }
 
 // inBubble reports whether a test is in a bubble of [testing/synctest], in which there is no
 // deadline.

@@ -1,16 +1,32 @@
 package servertest
 
 import (
+	"context"
 	"flag"
 	"io"
 	"sync"
+	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 )
 
-// quietKlog discards what the Kubernetes libraries write to klog, once. klog exists once per
-// process, and so does this.
-var quietKlog = sync.OnceFunc(discardKlog)
+// setGlobals changes what the Kubernetes libraries have once per process, with the first [Run].
+var setGlobals = sync.OnceFunc(func() {
+	discardKlog()
+	shortenPauses()
+})
+
+// shortenPauses replaces the handler that lets a goroutine wait which reports an error less than a
+// millisecond after the last error of the process. In a bubble of [testing/synctest], the last
+// error may be years ahead, and the goroutine would wait for years.
+func shortenPauses() {
+	if h := utilruntime.ErrorHandlers; len(h) == 2 {
+		utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{
+			h[0], func(context.Context, error, string, ...any) { time.Sleep(time.Millisecond) },
+		}
+	}
+}
 
 // discardKlog makes klog discard what it would write to standard error. It does nothing if a flag
 // of klog is not at its default. A logger that the process sets with klog.SetLogger, earlier or

@@ -99,7 +99,7 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 		t.Fatalf("servertest: Run in a bubble of testing/synctest needs the option servertest.InBubble: " +
 			"no time passes while a goroutine waits for a socket")
 	}
-	quietKlog()
+	setGlobals()
 	recorder, printed := record(t, &options)
 	s, err := server.New(options)
 	if err != nil {

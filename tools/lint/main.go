@@ -1,5 +1,5 @@
-// Lint is staticcheck with the analyzers of go vet, and one for the tests of this project. They need
-// facts about every dependency, which one program finds out once.
+// Lint is staticcheck with the analyzers of go vet, and one for the tests of this project. They
+// need facts about every dependency, which one program finds out once.
 package main
 
 import (

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/chain/internal/stored"
 )
 
 // Changes are what a reset has changed.
@@ -31,6 +33,22 @@ type Object struct {
 	Before, After []byte
 	// Revision is that of the change.
 	Revision int64
+}
+
+// NewObject returns the change of a stored object, and false if the object cannot be read.
+func NewObject(before, after []byte, revision int64) (o Object, ok bool) {
+	either := after
+	if either == nil {
+		either = before
+	}
+	var object metav1.PartialObjectMetadata
+	if stored.Metadata(either, &object) != nil {
+		return Object{}, false
+	}
+	return Object{
+		Kind: object.GroupVersionKind().GroupKind(), Name: cache.MetaObjectToName(&object).String(),
+		Before: before, After: after, Revision: revision,
+	}, object.Name != ""
 }
 
 // Of returns the changed objects of a kind.

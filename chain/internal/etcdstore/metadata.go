@@ -11,10 +11,10 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/storage/value"
+
+	"github.com/kinproc/kinproc/chain/internal/stored"
 )
 
 // Key returns the key of an object, relative to the prefix of the backend. The namespace of
@@ -78,8 +78,6 @@ func (b *Backend) Namesakes(
 	return keys, nil
 }
 
-const protobufMagic = "k8s\x00"
-
 var errNoObject = errors.New("neither a protobuf nor a JSON object")
 
 // readMetadata decodes the metadata of a stored object, and returns the object's value, decrypted.
@@ -87,7 +85,7 @@ func (b *Backend) readMetadata(
 	ctx context.Context, kv *mvccpb.KeyValue, into *metav1.PartialObjectMetadata,
 ) ([]byte, error) {
 	data := kv.Value
-	if !bytes.HasPrefix(data, []byte(protobufMagic)) && !bytes.HasPrefix(data, []byte("{")) {
+	if !stored.IsProtobuf(data) && !bytes.HasPrefix(data, []byte("{")) {
 		r := b.readerOf(string(kv.Key))
 		if r == nil {
 			return nil, errNoObject
@@ -98,22 +96,9 @@ func (b *Backend) readMetadata(
 			return nil, err
 		}
 	}
-	err := decodeMetadata(data, into)
+	err := stored.Metadata(data, into)
 	into.ResourceVersion = strconv.FormatInt(kv.ModRevision, 10)
 	return data, err
-}
-
-func decodeMetadata(data []byte, into *metav1.PartialObjectMetadata) error {
-	envelope, ok := bytes.CutPrefix(data, []byte(protobufMagic))
-	if !ok {
-		return json.Unmarshal(data, into)
-	}
-	var object runtime.Unknown
-	if err := object.Unmarshal(envelope); err != nil {
-		return err
-	}
-	into.APIVersion, into.Kind = object.APIVersion, object.Kind
-	return into.Unmarshal(object.Raw) // the metadata is the first field of every kind
 }
 
 // readerOf returns the reader of the objects to which a key belongs, or nil if there is none.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/chain/history"
+	"github.com/kinproc/kinproc/chain/internal/stored"
 	"github.com/kinproc/kinproc/chain/internal/writers"
 )
 
@@ -511,7 +512,7 @@ func (b *Backend) decode(
 	if err != nil {
 		return nil
 	}
-	if bytes.HasPrefix(data, []byte(protobufMagic)) {
+	if stored.IsProtobuf(data) {
 		if data = b.inJSON(data, string(kv.Key)); data == nil {
 			return nil
 		}

@@ -3,7 +3,6 @@ package faults
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -19,6 +17,7 @@ import (
 	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
+	"github.com/kinproc/kinproc/chain/internal/stored"
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 )
 
@@ -150,17 +149,10 @@ type failed struct{ error }
 
 func (f failed) Read([]byte) (int, error) { return 0, f.error }
 
-// nameIn returns the name of an encoded object. In all kinds, field 1 of protobuf is the metadata.
+// nameIn returns the name of an encoded object.
 func nameIn(data []byte) string {
 	var object metav1.PartialObjectMetadata
-	if encoded, ok := bytes.CutPrefix(data, []byte("k8s\x00")); ok {
-		var unknown runtime.Unknown
-		if unknown.Unmarshal(encoded) != nil || object.Unmarshal(unknown.Raw) != nil {
-			return ""
-		}
-		return object.Name
-	}
-	if json.Unmarshal(data, &object) != nil && documents.Decode(data, &object) != nil {
+	if stored.Metadata(data, &object) != nil && documents.Decode(data, &object) != nil {
 		return ""
 	}
 	return object.Name

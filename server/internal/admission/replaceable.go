@@ -10,28 +10,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
 // policyPlugin is what the two policy plugins have in common.
 type policyPlugin interface {
-	admission.Interface
-	admission.InitializationValidator
-	initializer.WantsManifestLoaders
-	SetExternalKubeInformerFactory(informers.SharedInformerFactory)
-	SetExternalKubeClientSet(kubernetes.Interface)
+	latePlugin
 	SetRESTMapper(meta.RESTMapper)
 	SetDynamicClient(dynamic.Interface)
-	SetDrainedNotification(<-chan struct{})
-	SetUnconditionalAuthorizer(authorizer.UnconditionalAuthorizer)
-	SetExcludedAdmissionResources([]schema.GroupResource)
-	SetAPIServerID(string)
 	WaitForReady() bool
 }
 
@@ -39,10 +26,10 @@ type policyPlugin interface {
 // most control planes in tests have no policies. It can be replaced by a new one with the same
 // configuration and dependencies.
 type replaceable[P policyPlugin] struct {
+	late[P]
 	new   func() (P, error)
 	kinds []schema.GroupKind
 
-	setters  []func(P)
 	drained  <-chan struct{}
 	bindings cache.SharedIndexInformer
 	static   bool        // there may be policies in files
@@ -90,15 +77,6 @@ func (r *replaceable[P]) plugin() (plugin P, ok bool, err error) {
 	return plugin, err == nil, err
 }
 
-// set calls set with each plugin that is made.
-func (r *replaceable[P]) set(set func(P)) { r.setters = append(r.setters, set) }
-
-// Handles implements admission.Interface.
-func (r *replaceable[P]) Handles(o admission.Operation) bool { return handlesAll(o) }
-
-// ValidateInitialization does nothing, because the plugin is initialized when it is made.
-func (r *replaceable[P]) ValidateInitialization() error { return nil }
-
 // InitializeLate makes the plugin if there are policies from the start.
 func (r *replaceable[P]) InitializeLate() error {
 	if r.static || len(r.bindings.GetStore().ListKeys()) > 0 {
@@ -115,9 +93,7 @@ func (r *replaceable[P]) make() (P, error) {
 	if err != nil {
 		return p, err
 	}
-	for _, set := range r.setters {
-		set(p)
-	}
+	r.initialize(p)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -176,18 +152,6 @@ func (r *replaceable[P]) watch(bindings cache.SharedIndexInformer) {
 	})
 }
 
-// The following methods are those by which initializers find out what the plugin needs.
-
-// SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (r *replaceable[P]) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	r.set(func(p P) { p.SetExternalKubeInformerFactory(f) })
-}
-
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (r *replaceable[P]) SetExternalKubeClientSet(c kubernetes.Interface) {
-	r.set(func(p P) { p.SetExternalKubeClientSet(c) })
-}
-
 // SetRESTMapper implements initializer.WantsRESTMapper.
 func (r *replaceable[P]) SetRESTMapper(m meta.RESTMapper) { r.set(func(p P) { p.SetRESTMapper(m) }) }
 
@@ -198,21 +162,3 @@ func (r *replaceable[P]) SetDynamicClient(c dynamic.Interface) {
 
 // SetDrainedNotification implements initializer.WantsDrainedNotification.
 func (r *replaceable[P]) SetDrainedNotification(stop <-chan struct{}) { r.drained = stop }
-
-// SetUnconditionalAuthorizer implements initializer.WantsUnconditionalAuthorizer.
-func (r *replaceable[P]) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
-	r.set(func(p P) { p.SetUnconditionalAuthorizer(a) })
-}
-
-// SetExcludedAdmissionResources implements initializer.WantsExcludedAdmissionResources.
-func (r *replaceable[P]) SetExcludedAdmissionResources(resources []schema.GroupResource) {
-	r.set(func(p P) { p.SetExcludedAdmissionResources(resources) })
-}
-
-// SetAPIServerID implements initializer.WantsAPIServerID.
-func (r *replaceable[P]) SetAPIServerID(id string) { r.set(func(p P) { p.SetAPIServerID(id) }) }
-
-// SetManifestLoaders implements initializer.WantsManifestLoaders.
-func (r *replaceable[P]) SetManifestLoaders(l *initializer.ManifestLoaders) {
-	r.set(func(p P) { p.SetManifestLoaders(l) })
-}

@@ -6,33 +6,21 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	webhookinitializer "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/featuregate"
 )
 
 // webhookPlugin is what the two webhook plugins have in common.
 type webhookPlugin interface {
-	admission.Interface
-	admission.InitializationValidator
-	initializer.WantsManifestLoaders
+	latePlugin
 	webhookinitializer.WantsServiceResolver
 	webhookinitializer.WantsAuthenticationInfoResolverWrapper
-	SetExternalKubeInformerFactory(informers.SharedInformerFactory)
-	SetExternalKubeClientSet(kubernetes.Interface)
-	SetDrainedNotification(<-chan struct{})
-	SetUnconditionalAuthorizer(authorizer.UnconditionalAuthorizer)
-	SetExcludedAdmissionResources([]schema.GroupResource)
-	SetAPIServerID(string)
 	InspectFeatureGates(featuregate.FeatureGate)
 	SetReadyFunc(admission.ReadyFunc)
 }
@@ -41,9 +29,9 @@ type webhookPlugin interface {
 // plugin makes CEL environments of its own, which takes some 4 ms of CPU, and most control planes
 // in tests have no webhooks.
 type webhooks[P webhookPlugin] struct {
+	late[P]
 	informerOf func(informers.SharedInformerFactory) cache.SharedIndexInformer
 	made       func() (P, error) // makes the plugin when it is called first
-	setters    []func(P)
 	informer   cache.SharedIndexInformer
 	wanted     atomic.Bool
 }
@@ -58,9 +46,7 @@ func newWebhooks[P webhookPlugin](
 		if err != nil {
 			return p, err
 		}
-		for _, set := range w.setters {
-			set(p)
-		}
+		w.initialize(p)
 		if err := p.ValidateInitialization(); err != nil {
 			return p, err
 		}
@@ -87,21 +73,6 @@ func (w *webhooks[P]) want() {
 	_, _ = w.made() // the next request reports the error
 }
 
-// Handles implements admission.Interface.
-func (w *webhooks[P]) Handles(o admission.Operation) bool { return handlesAll(o) }
-
-// handlesAll reports whether webhooks and policies can be about an operation, which is so for all.
-func handlesAll(o admission.Operation) bool {
-	switch o {
-	case admission.Create, admission.Update, admission.Delete, admission.Connect:
-		return true
-	}
-	return false
-}
-
-// ValidateInitialization does nothing, because the plugin is initialized when it is made.
-func (w *webhooks[P]) ValidateInitialization() error { return nil }
-
 // InitializeLate makes the plugin if there are webhooks from the start.
 func (w *webhooks[P]) InitializeLate() error {
 	if len(w.informer.GetStore().ListKeys()) > 0 {
@@ -110,13 +81,9 @@ func (w *webhooks[P]) InitializeLate() error {
 	return nil
 }
 
-func (w *webhooks[P]) set(set func(P)) { w.setters = append(w.setters, set) }
-
-// The following methods are those by which initializers find out what the plugin needs.
-
 // SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
 func (w *webhooks[P]) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	w.set(func(p P) { p.SetExternalKubeInformerFactory(f) })
+	w.late.SetExternalKubeInformerFactory(f)
 	w.informer = w.informerOf(f)
 	// An error means that the informer has stopped, and so has the server.
 	_, _ = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -124,37 +91,14 @@ func (w *webhooks[P]) SetExternalKubeInformerFactory(f informers.SharedInformerF
 	})
 }
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (w *webhooks[P]) SetExternalKubeClientSet(c kubernetes.Interface) {
-	w.set(func(p P) { p.SetExternalKubeClientSet(c) })
-}
-
 // SetDrainedNotification implements initializer.WantsDrainedNotification.
 func (w *webhooks[P]) SetDrainedNotification(stop <-chan struct{}) {
 	w.set(func(p P) { p.SetDrainedNotification(stop) })
 }
 
-// SetUnconditionalAuthorizer implements initializer.WantsUnconditionalAuthorizer.
-func (w *webhooks[P]) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
-	w.set(func(p P) { p.SetUnconditionalAuthorizer(a) })
-}
-
-// SetExcludedAdmissionResources implements initializer.WantsExcludedAdmissionResources.
-func (w *webhooks[P]) SetExcludedAdmissionResources(resources []schema.GroupResource) {
-	w.set(func(p P) { p.SetExcludedAdmissionResources(resources) })
-}
-
-// SetAPIServerID implements initializer.WantsAPIServerID.
-func (w *webhooks[P]) SetAPIServerID(id string) { w.set(func(p P) { p.SetAPIServerID(id) }) }
-
 // InspectFeatureGates implements initializer.WantsFeatures.
 func (w *webhooks[P]) InspectFeatureGates(gates featuregate.FeatureGate) {
 	w.set(func(p P) { p.InspectFeatureGates(gates) })
-}
-
-// SetManifestLoaders implements initializer.WantsManifestLoaders.
-func (w *webhooks[P]) SetManifestLoaders(l *initializer.ManifestLoaders) {
-	w.set(func(p P) { p.SetManifestLoaders(l) })
 }
 
 // SetServiceResolver implements webhookinitializer.WantsServiceResolver.

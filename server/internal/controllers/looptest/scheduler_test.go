@@ -435,8 +435,8 @@ func schedulerRun(
 	return workloadtest.Start(tb, d, scheduler.Loop(limits))
 }
 
-// TestSchedulerRestart stops a scheduler in the middle and starts another one. What the first one is
-// binding when it is stopped does not give a node more pods than it has room for.
+// TestSchedulerRestart stops a scheduler in the middle and starts another one. What the first one
+// is binding when it is stopped does not give a node more pods than it has room for.
 func TestSchedulerRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, schedulerRestart) // in which no binding takes longer than it may

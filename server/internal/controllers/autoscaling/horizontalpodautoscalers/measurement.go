@@ -15,6 +15,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
 // What is known of a young pod says little about its load.
@@ -183,12 +184,7 @@ func (m *measurement) unready(p *corev1.Pod, s sample, name corev1.ResourceName)
 	if name != corev1.ResourceCPU {
 		return false
 	}
-	var ready *corev1.PodCondition
-	for i := range p.Status.Conditions {
-		if p.Status.Conditions[i].Type == corev1.PodReady {
-			ready = &p.Status.Conditions[i]
-		}
-	}
+	ready := pods.Condition(p, corev1.PodReady)
 	if ready == nil || p.Status.StartTime == nil {
 		return true
 	}
@@ -329,17 +325,14 @@ func (m *measurement) byTotal(
 	if m.tolerable(ratio) {
 		return m.current, status, nil
 	}
-	pods := m.podList()
-	if len(pods) == 0 {
+	all := m.podList()
+	if len(all) == 0 {
 		return 0, nil, errNoPods // the controller of the target has not created them yet
 	}
 	ready := 0
-	for _, p := range pods {
-		for _, c := range p.Status.Conditions {
-			if p.Status.Phase == corev1.PodRunning && c.Type == corev1.PodReady &&
-				c.Status == corev1.ConditionTrue {
-				ready++
-			}
+	for _, p := range all {
+		if p.Status.Phase == corev1.PodRunning && pods.Ready(p) {
+			ready++
 		}
 	}
 	return ceil(ratio * float64(ready)), status, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
 // Name is the name of the loop in kube-controller-manager.
@@ -66,7 +67,7 @@ func (c *controller) podChanged(old, p *corev1.Pod) {
 	if _, ok := disruptionTarget(p); ok {
 		c.Add(stale + p.Namespace + "/" + p.Name)
 	}
-	if old != nil && ready(old) == ready(p) && maps.Equal(old.Labels, p.Labels) &&
+	if old != nil && pods.Ready(old) == pods.Ready(p) && maps.Equal(old.Labels, p.Labels) &&
 		(old.DeletionTimestamp == nil) == (p.DeletionTimestamp == nil) && old.UID == p.UID {
 		return
 	}
@@ -85,15 +86,6 @@ func selector(b *policyv1.PodDisruptionBudget) labels.Selector {
 		return labels.Nothing()
 	}
 	return s
-}
-
-func ready(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {

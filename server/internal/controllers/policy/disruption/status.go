@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-helpers/apps/poddisruptionbudget"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
 // syncBudget sets the status of a budget. Recheck is the time after which a pod that is to be
@@ -24,11 +25,11 @@ import (
 func (c *controller) syncBudget(
 	ctx context.Context, b *policyv1.PodDisruptionBudget,
 ) (recheck time.Duration, err error) {
-	pods := c.podsOf(b)
-	if len(pods) == 0 {
+	selected := c.podsOf(b)
+	if len(selected) == 0 {
 		c.Recorder.Event(b, corev1.EventTypeNormal, "NoPods", "No matching pods found")
 	}
-	expected, desired, unmanaged, err := c.expected(ctx, b, pods)
+	expected, desired, unmanaged, err := c.expected(ctx, b, selected)
 	if err != nil {
 		c.Recorder.Eventf(b, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed",
 			"Failed to calculate the number of expected pods: %v", err)
@@ -42,10 +43,10 @@ func (c *controller) syncBudget(
 				"the PDB to an integer value.", selector(b))
 	}
 	now := time.Now()
-	disrupted, recheck := c.disrupted(b, pods, now)
+	disrupted, recheck := c.disrupted(b, selected, now)
 	healthy := int32(0)
-	for _, p := range pods {
-		if _, leaves := disrupted[p.Name]; !leaves && p.DeletionTimestamp == nil && ready(p) {
+	for _, p := range selected {
+		if _, leaves := disrupted[p.Name]; !leaves && p.DeletionTimestamp == nil && pods.Ready(p) {
 			healthy++
 		}
 	}
