@@ -30,7 +30,7 @@ build: ## Compile all packages, and build the program into bin/.
 # process takes four times as long. Tests of other packages run the servers in process, with it.
 PROGRAM_TESTS := github.com/kinproc/kinproc github.com/kinproc/kinproc/server/cli
 
-# Nor does the race detector find anything in the recordings, of which one request at a time is sent.
+# The recordings are replayed one request after the other, which takes three times as long with it.
 UNRACED_TESTS := $(PROGRAM_TESTS) github.com/kinproc/kinproc/conformance
 
 # RACE is empty or -race. make lint does the vetting: go test would analyze all dependencies once more

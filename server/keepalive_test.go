@@ -15,10 +15,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// anonymously sends one request over HTTP/1.1 without credentials, as curl -k does.
-// The connection stays open.
+// anonymously sends one request over HTTP/1.1 without credentials, as curl -k does. The connection
+// stays open.
 func anonymously(t testing.TB, s *server.Server, dial utilnet.DialFunc, path string) {
 	t.Helper()
 	// A non-nil map disables HTTP/2.
@@ -46,17 +47,10 @@ func anonymously(t testing.TB, s *server.Server, dial utilnet.DialFunc, path str
 	}
 }
 
-// startIdle starts a control plane in which nothing changes. The watch cache of cluster roles was
-// started before the last change, and another one after it.
-func startIdle(t testing.TB, network *server.Network) *server.Server {
+// startCaches makes a control plane without controllers start the watch cache of cluster roles before
+// its last change, and another one after it.
+func startCaches(t testing.TB, s *server.Server) {
 	t.Helper()
-	s, err := server.New(server.Options{Controllers: []string{"-*"}, Network: network})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	client, err := kubernetes.NewForConfig(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -75,8 +69,7 @@ func startIdle(t testing.TB, network *server.Network) *server.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer younger.Stop()
-	return s
+	younger.Stop()
 }
 
 // A script that checks whether the server is ready and then stops it does not have to wait. A stop
@@ -84,9 +77,9 @@ func startIdle(t testing.TB, network *server.Network) *server.Server {
 func TestStopAfterAnonymousRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		network := server.NewNetwork()
-		s := startIdle(t, network)
-		anonymously(t, s, network.DialContext, "/readyz")
+		s := servertest.Run(t, servertest.InBubble, servertest.WithoutControllers)
+		startCaches(t, s)
+		anonymously(t, s, s.Network().DialContext, "/readyz")
 		began := time.Now()
 		if err := s.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -94,7 +87,6 @@ func TestStopAfterAnonymousRequest(t *testing.T) {
 		if took := time.Since(began); took >= time.Second {
 			t.Errorf("the stop took %v", took)
 		}
-		time.Sleep(10 * time.Minute) // the goroutines end that the libraries do not wait for
 	})
 }
 
@@ -103,7 +95,14 @@ func TestStopAfterAnonymousRequest(t *testing.T) {
 func BenchmarkStopAfterAnonymousRequest(b *testing.B) {
 	var stop time.Duration
 	for b.Loop() {
-		s := startIdle(b, nil)
+		s, err := server.New(server.Options{Controllers: []string{"-*"}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Start(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		startCaches(b, s)
 		anonymously(b, s, nil, "/readyz")
 		began := time.Now()
 		if err := s.Stop(b.Context()); err != nil {
