@@ -11,30 +11,32 @@ import (
 // opensByName lists who opens files by a name, but not with package plainfile, and why nobody else
 // chooses what the name stands for. An entry includes everything below it.
 var opensByName = map[string]string{
-	"chain/aggregator/availability.go":           "files of the server",
-	"conformance":                                "for tests",
-	"embed":                                      "files of the server, below a claimed directory",
-	"server/cli/detach_unix.go":                  "a log, to write",
-	"server/cli/detach_windows.go":               "a log, to write",
-	"server/cli/extension.go":                    "an argument of the user",
-	"server/cli/internal/scaffold/scaffold.go":   "templates in the program",
-	"server/cli/internal/standin":                "programs",
-	"server/cli/kubeconfig.go":                   "a flag of the user",
-	"server/cli/manifests.go":                    "a directory",
-	"server/cli/list.go":                         "a file of the kernel",
-	"server/cli/ready_unix.go":                   "a lock, to write",
-	"server/cli/registry.go":                     "the user's own directory",
-	"server/cli/scaffold.go":                     "the source of the program",
-	"server/cli/trace.go":                        "a flag of the user",
-	"server/extension/internal/records/files.go": "a directory",
-	"server/internal/auth":                       "files that flags name",
-	"server/internal/datadir":                    "a new file",
-	"server/files.go":                            "files that options name",
-	"server/internal/descriptors":                "the null device",
-	"server/internal/etcdconn":                   "a file that a flag names",
-	"server/internal/plainfile":                  "it asks what has been opened",
-	"server/internal/reload":                     "files that flags name",
-	"server/servertest":                          "files that a test names",
+	"chain/aggregator/availability.go":            "files of the server",
+	"conformance":                                 "for tests",
+	"embed":                                       "files of the server, below a claimed directory",
+	"server/cli/detach_unix.go":                   "a log, to write",
+	"server/cli/detach_windows.go":                "a log, to write",
+	"server/cli/explore.go":                       "new logs, to write",
+	"server/cli/internal/develop/registration.go": "an argument of the user",
+	"server/internal/install/manifests.go":        "a directory",
+	"server/cli/internal/sandbox/kubeconfig.go":   "a flag of the user, and its lock",
+	"server/cli/internal/sandbox/process_unix.go": "a lock, and what package private opens",
+	"server/cli/internal/sandbox/registry.go":     "a directory of the user's own",
+	"server/cli/internal/sandbox/sandbox.go":      "package private opens it",
+	"server/cli/internal/scaffold/scaffold.go":    "templates in the program",
+	"server/cli/internal/standin":                 "programs",
+	"server/cli/list.go":                          "a file of the kernel",
+	"server/cli/scaffold.go":                      "the source of the program",
+	"server/cli/trace.go":                         "a flag of the user",
+	"server/extension/internal/records/files.go":  "a directory",
+	"server/internal/auth":                        "files that flags name",
+	"server/internal/datadir":                     "a new file",
+	"server/files.go":                             "files that options name",
+	"server/internal/descriptors":                 "the null device",
+	"server/internal/etcdconn":                    "a file that a flag names",
+	"server/internal/plainfile":                   "it asks what has been opened",
+	"server/internal/reload":                      "files that flags name",
+	"server/servertest":                           "files that a test names",
 }
 
 // TestFilesAreOpenedByPlainfile finds calls that open files by name. If a user's object names the
@@ -82,7 +84,7 @@ func isRoot(x ast.Expr) bool {
 	case *ast.Ident:
 		return x.Name == "root" || x.Name == "dir"
 	case *ast.SelectorExpr:
-		return x.Sel.Name == "root" || x.Sel.Name == "dir"
+		return x.Sel.Name == "root" || x.Sel.Name == "Root" || x.Sel.Name == "dir"
 	}
 	return false
 }

@@ -47,7 +47,8 @@ func TestSurface(t *testing.T) {
 	}
 }
 
-// surface returns a line for every exported name of the packages that are for other modules.
+// surface returns a line for every exported name of the packages that are for other modules, but
+// for functions with a type of an internal package, which are for this module.
 func surface(t *testing.T) string {
 	t.Helper()
 	all := map[string][]string{} // by package
@@ -57,6 +58,10 @@ func surface(t *testing.T) string {
 		}
 		ast.FileExports(parsed)
 		for _, decl := range parsed.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && !isInternal(path.Dir(file)) &&
+				mentionsInternal(parsed, f.Type) {
+				continue
+			}
 			all[path.Dir(file)] = append(all[path.Dir(file)], describe(decl)...)
 		}
 	})
@@ -85,6 +90,23 @@ var forServer = []string{
 }
 
 func isInternal(dir string) bool { return strings.Contains("/"+dir+"/", "/internal/") }
+
+// mentionsInternal reports whether a type of a function in a file is that of an internal package.
+func mentionsInternal(file *ast.File, function *ast.FuncType) (found bool) {
+	ast.Inspect(function, func(n ast.Node) bool {
+		selector, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		of, _ := selector.X.(*ast.Ident)
+		for _, i := range file.Imports {
+			imported := strings.Trim(i.Path.Value, `"`)
+			found = found || of != nil && isInternal(imported) && path.Base(imported) == of.Name
+		}
+		return false
+	})
+	return found
+}
 
 var alias = regexp.MustCompile(`^type \w+ = (\w+)\.(\w+)$`)
 

@@ -72,38 +72,15 @@ func testWalk(t *testing.T, clone, document string) {
 // developed matches the beginning of kinproc's screen, with a version that is not a release.
 var developed = regexp.MustCompile(`(?m)^kinproc (v0\.0\.0-\S+|\(devel\)),`)
 
-// tries is a shell function that tries a command up to a hundred times.
-const tries = `tries() {
-	for _ in {1..99}; do
-		if out=$("$@" 2>&1); then echo "$out"; return; fi
-	done
-	"$@"
-}
-`
-
-// hasty matches commands that may have to be tried again. On a busy machine, kubectl may ask before
-// a definition has any conditions, and gives up then. It asks once for documents that a new
-// server's registration changes a moment later, and as a user who has just been given the right.
-var hasty = regexp.MustCompile(
-	`(?m)^.*\bkubectl (wait --for=condition=Established|explain \S+\.spec|get \S+ --as \S+$)`)
-
-// served matches the commands that wait until a group of resources is served. What kubectl
-// discovers has the group a moment later.
-var served = regexp.MustCompile(
-	`(?m)^(.*\bkubectl) wait --for=condition=(?:Established crd|Available apiservice)/[^.\s]+\.(\S+)$`)
-
 // built matches the commands that build the program and run it.
 var built = regexp.MustCompile(`\bgo (run \.|tool kinproc)`)
 
 // runnable returns a document's script as a test runs it: with the program that [TestMain] puts
-// into the PATH, on any port, because the default one may be in use, and with a second try for
-// hasty commands. A script of server/cli runs go run.
+// into the PATH, and on any port, because the default one may be in use. A script of server/cli
+// runs go run.
 func runnable(script string) string {
 	script = built.ReplaceAllString(script, "kinproc")
-	script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
-	script = served.ReplaceAllString(script,
-		"$0\nuntil [ \"$($1 api-resources --api-group=$2 -o name 2>/dev/null)\" ]; do :; done")
-	return tries + hasty.ReplaceAllString(script, "tries $0")
+	return strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
 }
 
 // runWalk runs a script in a shell in the clone and returns its output.

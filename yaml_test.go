@@ -33,10 +33,10 @@ var yamlDecoders = regexp.MustCompile(
 
 // undocumented lists who decodes YAML without package documents, and why that is safe.
 var undocumented = map[string]string{
-	"server/internal/simulated/behaviors.go: yaml.Unmarshal":  "a file of the program itself",
-	"server/internal/dashboard/secrets.go: yaml.JSONToYAML":   "what json.Marshal has written",
-	"server/cli/kubeconfig.go: clientcmd.Load":                "what documents has decoded before",
-	"conformance/internal/exchanges/pair.go: yaml.YAMLToJSON": "files of this repository",
+	"server/internal/simulated/behaviors.go: yaml.Unmarshal":    "a file of the program itself",
+	"server/internal/dashboard/secrets.go: yaml.JSONToYAML":     "what json.Marshal has written",
+	"server/cli/internal/sandbox/kubeconfig.go: clientcmd.Load": "what documents has decoded before",
+	"conformance/internal/exchanges/pair.go: yaml.YAMLToJSON":   "files of this repository",
 }
 
 // YAML that a user or a repository wrote is decoded by package documents, which has limits.

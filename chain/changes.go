@@ -2,9 +2,6 @@ package chain
 
 import (
 	"context"
-	"slices"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kinproc/kinproc/chain/internal/catchup"
 )
@@ -25,10 +22,7 @@ func NewChange(before, after []byte, revision int64) (Change, bool) {
 // CRDs and APIServices: routes, discovery documents, proxies, and the storage of custom resources,
 // which the extensions server keeps by the UID of the CRD.
 func (c *Chain) CatchUp(ctx context.Context, changes Changes) error {
-	local := c.LocalGroupVersions() // their documents are not made from CRDs
-	if err := c.Extensions.CatchUp(ctx, changes, func(gv schema.GroupVersion) bool {
-		return slices.Contains(local, gv) || c.Aggregator.Answers(gv)
-	}); err != nil {
+	if err := c.Extensions.CatchUp(ctx, changes); err != nil {
 		return err
 	}
 	return c.Aggregator.CatchUp(ctx, changes)

@@ -10,7 +10,7 @@
 // server delegates to the next one's UnprotectedHandler, behind its filters, so each request is
 // authenticated, authorized and subject to flow control once.
 //
-// The way of a request is promised, as the example shows it, and so are the packages kind and
+// The path of a request is promised, as the example shows it, and so are the packages kind and
 // trace. The names of this package and of the three servers are exported for package server only,
 // and may change.
 package chain

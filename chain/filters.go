@@ -114,9 +114,24 @@ func (c *Chain) filterOrder(config *genericapiserver.Config) []func(http.Handler
 		func(h http.Handler) http.Handler { return c.streams.filter(h, longRunning, codecs) },
 		func(h http.Handler) http.Handler { return answerPanics(h, codecs) },
 		func(h http.Handler) http.Handler { return c.checkBodies(h, config.MaxRequestBodyBytes) },
+		c.awaitDiscovery,
 		func(h http.Handler) http.Handler { return tracer.WithSpans(h, c.stored) },
 		bufferLists,
 	}
+}
+
+// awaitDiscovery lets requests for discovery documents and those of OpenAPI v3 wait for what
+// clients have written in CRDs, as [extensions.Server.Await] says.
+func (c *Chain) awaitDiscovery(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, ok := genericapirequest.RequestInfoFrom(r.Context())
+		path := r.URL.Path
+		if ok && !info.IsResourceRequest && (path == "/apis" || strings.HasPrefix(path, "/apis/") ||
+			strings.HasPrefix(path, "/openapi/v3")) {
+			c.Extensions.Await(r.Context())
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // withTracing passes on to webhooks and extension API servers the trace that a client has sent, as

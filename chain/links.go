@@ -45,8 +45,7 @@ func (n notFound) Ended(*genericapirequest.RequestInfo) (decision, reason string
 }
 
 // tracedTarget is a delegation target that records in the trace when a request reaches its link.
-// Prepared is the type of a prepared server, which the library does not export.
-type tracedTarget[Prepared any] struct {
+type tracedTarget struct {
 	genericapiserver.DelegationTarget
 	handler http.Handler
 }
@@ -55,21 +54,11 @@ type tracedTarget[Prepared any] struct {
 // link.
 func traced(l, next link) genericapiserver.DelegationTarget {
 	target := l.Target()
-	return newTracedTarget(target, target.PrepareRun,
-		traceLink(func() link { return l }, next, target.UnprotectedHandler()))
+	return tracedTarget{target,
+		traceLink(func() link { return l }, next, target.UnprotectedHandler())}
 }
 
-func newTracedTarget[Prepared any](
-	target genericapiserver.DelegationTarget, _ func() Prepared, handler http.Handler,
-) tracedTarget[Prepared] {
-	return tracedTarget[Prepared]{target, handler}
-}
-
-func (t tracedTarget[Prepared]) UnprotectedHandler() http.Handler { return t.handler }
-
-// PrepareRun leaves out the preparation, which would install a path for each health check of the
-// server. The aggregator has the same checks, and serves their paths first.
-func (t tracedTarget[Prepared]) PrepareRun() (none Prepared) { return none }
+func (t tracedTarget) UnprotectedHandler() http.Handler { return t.handler }
 
 // traceLink records when a request reaches a link and whether it went on to the next link.
 func traceLink(linkOf func() link, next link, handler http.Handler) http.Handler {

@@ -60,7 +60,7 @@ func (s *streams) begin(who user.Info) (end func(), refusal string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	const streams = "requests for exec, attach, port-forward, logs, proxies and what is followed"
+	const streams = "long-running requests (exec, attach, port-forward, logs, proxies, follow)"
 	switch {
 	case p.users[name] >= p.ofUser:
 		return nil, fmt.Sprintf("user %q has %d %s open at once, which is the limit for each user: end "+

@@ -29,14 +29,14 @@ func TestAttackManyStreams(t *testing.T) {
 	begin(alice, "")
 	begin(alice, `user "alice" has 2`)
 	begin(bob, "")
-	begin(anonymous, "3 requests")
+	begin(anonymous, "3 long-running requests")
 	for range 4 {
 		begin(admin, "")
 	}
 	begin(admin, `user "admin" has 4`)
 	first()
 	end := begin(anonymous, "")
-	begin(alice, "3 requests")
+	begin(alice, "3 long-running requests")
 	end()
 	if len(s.ordinary.users) != 2 {
 		t.Errorf("users without streams are remembered: %v", s.ordinary.users)

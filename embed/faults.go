@@ -115,7 +115,7 @@ func entryError(message string, fields []zapcore.Field) error {
 // respond, call abandons it once ctx has ended. If an abandoned run succeeds later, undo is called.
 func (f *faults) call(ctx context.Context, run func() error, undo func()) error {
 	done := make(chan error, 1)
-	var settled atomic.Bool // set when run returns or is abandoned
+	var decided atomic.Bool // set when run returns or is abandoned
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
@@ -123,7 +123,7 @@ func (f *faults) call(ctx context.Context, run func() error, undo func()) error 
 			}
 		}()
 		err := run()
-		if settled.CompareAndSwap(false, true) {
+		if decided.CompareAndSwap(false, true) {
 			done <- err
 		} else if err == nil {
 			undo()
@@ -131,7 +131,7 @@ func (f *faults) call(ctx context.Context, run func() error, undo func()) error 
 	}()
 	// abandoned returns err, unless run has returned in the meantime.
 	abandoned := func(err error) error {
-		if settled.CompareAndSwap(false, true) {
+		if decided.CompareAndSwap(false, true) {
 			return err
 		}
 		return <-done

@@ -46,7 +46,7 @@ func (e *Etcd) missingFile() error {
 	// The lock file stays the same as long as the directory does. etcd replaces other files.
 	lock := filepath.Join(e.dir, lockName)
 	if now, err := os.Stat(lock); err == nil && !os.SameFile(now, e.lockInfo) {
-		return fmt.Errorf("%w: %s is another file now", errRemoved, lock)
+		return fmt.Errorf("%w: %s was replaced", errRemoved, lock)
 	}
 	for _, path := range []string{
 		lock, datadir.ToBackendFileName(e.dir), datadir.ToWALDir(e.dir),

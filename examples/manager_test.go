@@ -73,7 +73,7 @@ func TestControllerRuntimeManager(t *testing.T) {
 	k.Apply(pondsDefinition)
 	k.WaitEstablished("ponds.example.com")
 
-	manager, err := ctrl.NewManager(s.RESTConfig(), ctrl.Options{
+	manager, err := ctrl.NewManager(servertest.As(s.RESTConfig(), "ponds"), ctrl.Options{
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		LeaderElection:          true,
 		LeaderElectionID:        "ponds.example.com",

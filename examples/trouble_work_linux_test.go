@@ -254,6 +254,7 @@ func (c *cluster) revision(t *testing.T) int64 {
 type term struct {
 	revision int64
 	replica  string
+	taken    string // by the clock of the replica
 }
 
 // checkLeaders checks that every act of a control loop since a revision was one of the replica that
@@ -272,8 +273,9 @@ func (c *cluster) checkLeaders(t *testing.T, began int64) {
 			n, _ := slices.BinarySearchFunc(terms, act.revision+1,
 				func(t term, revision int64) int { return int(t.revision - revision) })
 			if holder := terms[n-1]; holder.replica != r.name {
-				t.Errorf("%s did %s at revision %d, but the lease was that of %q since %d", r.name, act.what,
-					act.revision, holder.replica, holder.revision)
+				t.Errorf("%s did %s at revision %d (asked at %s, answered at %s), but the lease was "+
+					"that of %q since %d, taken at %s", r.name, act.what, act.revision, act.asked,
+					act.answered, holder.replica, holder.revision, holder.taken)
 			}
 		}
 	}
@@ -298,12 +300,17 @@ func (c *cluster) terms(t *testing.T, began int64) []term {
 		if err != nil {
 			t.Fatal(err)
 		}
+		lease := decoded.(*coordinationv1.Lease).Spec
 		holder := ""
-		if id := decoded.(*coordinationv1.Lease).Spec.HolderIdentity; id != nil {
+		if id := lease.HolderIdentity; id != nil {
 			holder, _, _ = strings.Cut(*id, "_")
 		}
 		if len(terms) == 0 || terms[len(terms)-1].replica != holder {
-			terms = append(terms, term{revision, holder})
+			taken := ""
+			if at := lease.AcquireTime; at != nil {
+				taken = at.UTC().Format(time.RFC3339Nano)
+			}
+			terms = append(terms, term{revision, holder, taken})
 		}
 	}
 	add(began, got.Kvs[0].Value)
@@ -327,8 +334,9 @@ func (c *cluster) terms(t *testing.T, began int64) []term {
 
 // act is an object that a control loop has written.
 type act struct {
-	revision int64
-	what     string
+	revision        int64
+	what            string
+	asked, answered string // when, by the clock of the replica
 }
 
 // acts returns what control loops of the replica have created and updated.
@@ -347,6 +355,8 @@ func (r *labReplica) acts(t *testing.T) []act {
 	for lines.Scan() {
 		var event struct {
 			Verb, RequestURI, UserAgent   string
+			RequestReceivedTimestamp      string
+			StageTimestamp                string
 			ResponseStatus                struct{ Code int }
 			RequestObject, ResponseObject object
 		}
@@ -360,7 +370,8 @@ func (r *labReplica) acts(t *testing.T) []act {
 			event.RequestObject.Metadata.ResourceVersion == event.ResponseObject.Metadata.ResourceVersion {
 			continue
 		}
-		acts = append(acts, act{revision, event.Verb + " " + event.RequestURI})
+		acts = append(acts, act{revision, event.Verb + " " + event.RequestURI,
+			event.RequestReceivedTimestamp, event.StageTimestamp})
 	}
 	return acts
 }

@@ -3,17 +3,16 @@ package server
 import (
 	"context"
 	"net"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/dynamic"
+	rbacinformers "k8s.io/client-go/informers/rbac/v1"
+	"k8s.io/client-go/rest"
 
-	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission"
-	"github.com/kinproc/kinproc/server/internal/admission/quota"
 	"github.com/kinproc/kinproc/server/internal/apis"
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/bootstrap"
@@ -27,16 +26,19 @@ import (
 	"github.com/kinproc/kinproc/server/internal/datadir"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
 	"github.com/kinproc/kinproc/server/internal/loops"
+	"github.com/kinproc/kinproc/server/internal/metricsapi"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/connections"
+	"github.com/kinproc/kinproc/server/internal/reset"
 	"github.com/kinproc/kinproc/server/internal/simulated"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
-// configs tells each room of the control plane what it needs of the options, and no more. Options
-// itself has no such methods: to compile what uses a type, Go reads the types of all its methods
-// and fields, exported or not, and of all that these have. The types of the rooms lead to all
-// informers of client-go, and each package that reads those takes more than a second.
+// configs tells each room of the control plane what it needs of the options and of the rooms that
+// are open, and no more. Options itself has no such methods: to compile what uses a type, Go reads
+// the types of all its methods and fields, exported or not, and of all that these have. The types
+// of the rooms lead to all informers of client-go, and each package that reads those takes more
+// than a second.
 type configs struct{ *Options }
 
 func (o configs) directory() datadir.Config {
@@ -107,10 +109,10 @@ func (o configs) requests(l *connections.Listener) requests.Config {
 	}
 }
 
-func (o configs) services(storage *chain.Storage) bootstrap.ServicesConfig {
+func (o configs) services(r *running) bootstrap.ServicesConfig {
 	return bootstrap.ServicesConfig{
 		ClusterIPRange: o.ServiceClusterIPRange, NodePortRange: o.ServiceNodePortRange,
-		Storage: storage, SharesEtcd: o.sharesEtcd(), ReadOnly: o.ReadOnly,
+		Storage: r.storage, SharesEtcd: o.sharesEtcd(), ReadOnly: o.ReadOnly,
 	}
 }
 
@@ -122,8 +124,9 @@ func (o *Options) enables(loop string) bool {
 
 // auth returns the configuration of who may do what. The address of the service kubernetes is in
 // the serving certificate.
-func (o configs) auth(l net.Listener, service netip.Addr) (auth.Config, error) {
-	host, _, err := net.SplitHostPort(l.Addr().String())
+func (o configs) auth(r *running) (auth.Config, error) {
+	service := r.services.Allocator.FirstIP()
+	host, _, err := net.SplitHostPort(r.listener.Addr().String())
 	if err != nil {
 		return auth.Config{}, err
 	}
@@ -138,8 +141,9 @@ func (o configs) auth(l net.Listener, service netip.Addr) (auth.Config, error) {
 		advertised = kubernetesservice.AdvertiseAddress(ip).String()
 	}
 	return auth.Config{
-		PKIDir: o.PKIDir,
-		Hosts:  hosts, Listener: l, AdvertiseAddress: advertised, ServiceIP: service.String(),
+		Directory: r.directory, PKIDir: o.PKIDir,
+		Hosts: hosts, Listener: r.listener, AdvertiseAddress: advertised,
+		ServiceIP:   service.String(),
 		TLSCertFile: o.TLSCertFile, TLSPrivateKeyFile: o.TLSPrivateKeyFile, CertDir: o.CertDir,
 		TLSMinVersion: o.TLSMinVersion, TLSCipherSuites: o.TLSCipherSuites,
 
@@ -160,12 +164,19 @@ func (o configs) auth(l net.Listener, service netip.Addr) (auth.Config, error) {
 		AuthorizationConfigFile: o.AuthorizationConfigFile,
 		ReadOnly:                o.ReadOnly,
 
+		Client: r.requests.Client,
+		Roles: func() (rbacinformers.Interface, func(context.Context)) {
+			factory := r.sets.Factory()
+			return factory.Rbac().V1(), factory.StartWithContext
+		},
 		Names: o.names(),
 	}, nil
 }
 
-func (o configs) bootstrap() bootstrap.Config {
+func (o configs) bootstrap(r *running) bootstrap.Config {
 	return bootstrap.Config{
+		Client: r.requests.Client, Informers: r.informers, Storage: r.storage, Etcd: r.etcd.Client,
+		Access: r.access, Services: r.services, Address: r.listener.Addr(), Identity: r.identity,
 		AdvertiseAddress: o.AdvertiseAddress,
 		Aggregates:       o.enables(clusterroleaggregation.Name),
 		PublishesRoots:   o.enables(rootca.Name),
@@ -175,8 +186,14 @@ func (o configs) bootstrap() bootstrap.Config {
 	}
 }
 
-func (o configs) apis(encryption *etcdconn.Encryption, charges *quota.Charges) apis.Config {
+// apis returns the configuration of the API servers. They connect to webhooks by dial and to
+// extension API servers by extensions; nil is the usual dialer.
+func (o configs) apis(r *running, dial, extensions utilnet.DialFunc) apis.Config {
 	c := apis.Config{
+		Storage: r.storage, Etcd: r.etcd, Requests: r.requests, Access: r.access,
+		Allocator: r.services.Allocator, Informers: r.informers,
+		Address: r.listener.Addr(), Identity: r.identity, Hooks: r.bootstrap.Hooks(),
+		Dial: dial, DialExtensions: extensions, Kubelet: o.kubelet(r),
 		Version: o.version(), Flags: shownFlags{*o.Options},
 		EventTTL: o.EventTTL, RequestTimeout: o.RequestTimeout, MinRequestTimeout: o.MinRequestTimeout,
 		MaxRequestsInFlight:         o.MaxRequestsInFlight,
@@ -191,13 +208,22 @@ func (o configs) apis(encryption *etcdconn.Encryption, charges *quota.Charges) a
 			NotReady:    *o.DefaultNotReadyTolerationSeconds,
 			Unreachable: *o.DefaultUnreachableTolerationSeconds,
 		},
-		Quotas:           admission.Quotas{Counted: o.enables(resourcequotas.Name), Charges: charges},
+		Quotas:           admission.Quotas{Counted: o.enables(resourcequotas.Name), Charges: r.charges},
 		RefusePrivileged: o.DisallowPrivileged,
 	}
-	if encryption != nil {
-		c.Checks = encryption.Checks
+	if r.encryption != nil {
+		c.Checks = r.encryption.Checks
 	}
 	return c
+}
+
+func (o configs) reset(r *running) reset.Config {
+	return reset.Config{
+		Etcd: r.etcd, Storage: r.storage, Encrypted: r.encryption != nil, ReadOnly: o.ReadOnly,
+		Gate: r.requests.Gate, Informers: r.sets, Parts: r.bootstrap,
+		Followers: []reset.Follower{r.sets, r.apis.Chain, r.apis.Plugins},
+		Available: r.apis.Chain.Aggregator.WaitAvailable,
+	}
 }
 
 // dial returns what connects to webhooks and extension API servers, or nil for the usual dialer.
@@ -229,11 +255,26 @@ func (o *Options) nodeKinds() []simulated.Kind {
 	return kinds
 }
 
+// behaviors returns the behaviors of simulated pods, which do not run yet, or nil if there are
+// none.
+func (o configs) behaviors(r *requests.Requests) (*simulated.Behaviors, error) {
+	if !o.PodBehaviors {
+		return nil, nil
+	}
+	config := rest.CopyConfig(r.Config)
+	config.ContentConfig = rest.ContentConfig{} // custom resources are JSON
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &simulated.Behaviors{Client: client, ReadOnly: o.ReadOnly}, nil
+}
+
 // kubelet returns what answers for simulated pods.
-func (o configs) kubelet(
-	client kubernetes.Interface, behaviors *simulated.Behaviors,
-) *simulated.Kubelet {
-	k := &simulated.Kubelet{Client: client, Behaviors: behaviors, LogDir: o.SimulatedLogDir}
+func (o configs) kubelet(r *running) *simulated.Kubelet {
+	k := &simulated.Kubelet{
+		Client: r.requests.Client, Behaviors: r.behaviors, LogDir: o.SimulatedLogDir,
+	}
 	k.Open, _ = simulated.ParsePorts(o.StandInPorts) // have been validated
 	return k
 }
@@ -243,12 +284,20 @@ func (o *Options) servesMetrics() bool {
 	return o.SimulatedMetrics && (o.SimulatedNodes > 0 || len(o.SimulatedNodeKinds) > 0)
 }
 
-// loops returns the configuration of the control loops. The storage was empty if fresh is true.
-func (o configs) loops(fresh bool) loops.Config {
+// loops returns the configuration of the control loops. Nodes of an earlier start are looked for
+// unless the storage was empty.
+func (o configs) loops(r *running) loops.Config {
+	extensions := r.apis.Chain.Aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()
 	c := loops.Config{
+		Requests: r.requests, Informers: r.informers, Storage: r.storage, Access: r.access,
+		Allocator: r.services.Allocator, Charges: r.charges, BuiltIn: r.apis.Chain.Core.Resource,
+		Metrics: metricsapi.Registration{
+			Config: r.requests.Config, APIServices: extensions.Informer(),
+		},
+		StaleMetrics: metricsapi.Registered(extensions.Lister()), Behaviors: r.behaviors,
 		Controllers: o.Controllers, Nodes: o.SimulatedNodes, Capacity: o.SimulatedNodeCapacity,
 		NodeKinds: o.nodeKinds(),
-		NodesStay: o.From != nil || fresh,
+		NodesStay: o.From != nil || r.bootstrap.Complete(),
 		Version:   KubernetesVersion, SharesEtcd: o.sharesEtcd(),
 		ServesMetrics:     o.servesMetrics(),
 		MakesStorageClass: !slices.Contains(o.Admission.DisablePlugins, "DefaultStorageClass"),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	utilversion "k8s.io/apimachinery/pkg/util/version"
@@ -75,19 +76,17 @@ func emulate(of effectiveVersion) error {
 			return err
 		}
 	}
-	// With this gate, a watch cache copies a part of its tree with each event, to serve lists at old
-	// revisions. Here such lists are read from etcd, so the gate is off unless it is set.
+	// With this gate, a watch cache copies a part of its tree with each event, to serve lists at
+	// old revisions. Here such lists are read from etcd, so the gate is off unless it is set.
 	return all.OverrideDefault(features.ListFromCacheSnapshot, false)
 }
 
-// gates returns the feature gates of the version of Kubernetes that the options ask for.
+// gates returns the feature gates of the version of Kubernetes that the completed options ask for.
 func (o *Options) gates() (featuregates.Gates, error) {
 	if err := chainfeatures.Register(); err != nil {
 		return featuregates.Gates{}, err
 	}
-	completed := *o
-	completed.complete()
-	emulate, err := utilversion.ParseMajorMinor(completed.EmulatedVersion)
+	emulate, err := utilversion.ParseMajorMinor(o.EmulatedVersion)
 	if err != nil {
 		return featuregates.Gates{}, fmt.Errorf("emulated version: %w", err)
 	}
@@ -95,8 +94,8 @@ func (o *Options) gates() (featuregates.Gates, error) {
 }
 
 func (o *Options) checkGates() error {
-	if len(o.FeatureGates) == 0 {
-		return nil
+	if len(o.FeatureGates) == 0 || !slices.Contains(EmulatedVersions(), o.EmulatedVersion) {
+		return nil // another check says that there is no such version
 	}
 	gates, err := o.gates()
 	if err != nil {

@@ -1,10 +1,8 @@
 package server
 
 import (
-	"cmp"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,30 +13,8 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kinproc/kinproc/chain"
-	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/auth"
-)
-
-// Defaults of [Options]. A setting that kube-apiserver has too has the same default.
-const (
-	defaultBindAddress           = "127.0.0.1"
-	defaultServiceClusterIPRange = "10.0.0.0/24"
-	defaultServiceNodePortRange  = "30000-32767"
-	defaultServiceAccountIssuer  = "https://kubernetes.default.svc"
-
-	defaultMaxRequestsInFlight         = 400
-	defaultMaxMutatingRequestsInFlight = 200
-
-	defaultEventTTL          = time.Hour
-	defaultHistoryKept       = time.Hour
-	defaultRequestTimeout    = time.Minute
-	defaultMinRequestTimeout = 1800
-
-	defaultReviewVersion   = "v1beta1"
-	defaultTokenWebhookTTL = 2 * time.Minute
-	defaultAuthorizedTTL   = 5 * time.Minute
-	defaultUnauthorizedTTL = 30 * time.Second
 )
 
 // Options configure a control plane. The zero value suits tests: the control plane keeps nothing
@@ -67,10 +43,10 @@ type Options struct {
 	SecurePort int
 	// Listener, if set, is used instead of BindAddress and SecurePort. Stop closes it.
 	Listener net.Listener
-	// Network, if set, is where the control plane listens, and where it reaches webhooks and extension
-	// API servers. No socket is opened: [Server.RESTConfig] and [Server.User] return clients in
-	// process, as [Server.InProcessConfig] does, and other programs cannot reach the control plane.
-	// This is for tests in a bubble of [testing/synctest].
+	// Network, if set, is where the control plane listens, and where it reaches webhooks and
+	// extension API servers. No socket is opened: [Server.RESTConfig] and [Server.User] return
+	// clients in process, as [Server.InProcessConfig] does, and other programs cannot reach the
+	// control plane. This is for tests in a bubble of [testing/synctest].
 	Network *Network
 	// AdvertiseAddress is the IP address of the endpoint of the service default/kubernetes.
 	// Default: BindAddress or, if that is unspecified, the address of the interface with the
@@ -97,7 +73,8 @@ type Options struct {
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
 	// ListenEtcd is a loopback address, such as 127.0.0.1:2379, at which the embedded etcd serves
 	// clients outside the process, such as extension API servers that store their objects in etcd.
-	// They need the certificates of [Server.EtcdClientFiles]. Port 0 picks a free one. Default: none.
+	// They need the certificates of [Server.EtcdClientFiles]. Port 0 picks a free one. Default:
+	// none.
 	ListenEtcd string
 	// EtcdPrefix is the prefix of all keys in etcd. Default: /registry.
 	EtcdPrefix string
@@ -108,14 +85,14 @@ type Options struct {
 	EncryptionProviderConfigAutomaticReload bool
 	// EventTTL is how long events are kept. Default: an hour.
 	EventTTL time.Duration
-	// HistoryKept is how long etcd keeps old versions of objects, for watches that are behind and for
-	// kinproc history: at least for this time and at most for twice as long, but never more than
-	// 100,000 revisions, and 256 MiB or a quarter of QuotaBackendBytes. Default: an hour.
+	// HistoryKept is how long etcd keeps old versions of objects, for watches that are behind and
+	// for kinproc history: at least for this time and at most for twice as long, but never more
+	// than 100,000 revisions, and 256 MiB or a quarter of QuotaBackendBytes. Default: an hour.
 	HistoryKept time.Duration
-	// QuotaBackendBytes is the size that the database of the embedded etcd has at most. Old versions
-	// are removed before that. When objects alone fill it, requests that would add something get an
-	// error with the reason StorageError, and reads and deletions go on. Default: 2 GiB, as in etcd.
-	// At least 16 MiB.
+	// QuotaBackendBytes is the size that the database of the embedded etcd has at most. Old
+	// versions are removed before that. When objects alone fill it, requests that would add
+	// something get an error with the reason StorageError, and reads and deletions go on. Default:
+	// 2 GiB, as in etcd. At least 16 MiB.
 	QuotaBackendBytes int64
 	// PKIDir holds the certificate authorities and the service account key, under kubeadm's names:
 	// ca.crt, ca.key, front-proxy-ca.crt, front-proxy-ca.key, sa.key and sa.pub. Start creates what
@@ -138,8 +115,8 @@ type Options struct {
 	// APIAudiences are the audiences of tokens for this server. Default: the service account
 	// issuer.
 	APIAudiences []string
-	// ServiceAccountIssuer is a list. The first entry is the issuer of the service account tokens that
-	// the control plane signs; tokens of the other issuers are accepted too. Default:
+	// ServiceAccountIssuer is a list. The first entry is the issuer of the service account tokens
+	// that the control plane signs; tokens of the other issuers are accepted too. Default:
 	// https://kubernetes.default.svc.
 	ServiceAccountIssuer []string
 	// ServiceAccountSigningKeyFile holds the key that signs service account tokens. Default: a key
@@ -171,8 +148,8 @@ type Options struct {
 	AuthorizationModes []string
 	// AuthorizationWebhook is asked in the mode Webhook.
 	AuthorizationWebhook AuthorizationWebhookOptions
-	// AuthorizationConfigFile holds an AuthorizationConfiguration, which replaces AuthorizationModes
-	// and AuthorizationWebhook. Changes of the file take effect at once.
+	// AuthorizationConfigFile holds an AuthorizationConfiguration, which replaces
+	// AuthorizationModes and AuthorizationWebhook. Changes of the file take effect at once.
 	AuthorizationConfigFile string
 	// Admission selects and configures the admission plugins; see [NewAdmissionOptions]. Default:
 	// the same as kube-apiserver.
@@ -191,12 +168,12 @@ type Options struct {
 	// Default: all GA versions are enabled.
 	RuntimeConfig cliflag.ConfigurationMap
 	// EmulatedVersion is the minor version of Kubernetes to behave as, such as "1.35": its kinds,
-	// fields, feature gates and control loops; see [EmulatedVersions]. It is the same for all servers
-	// of a process. Default: that of KubernetesVersion. Source: kube-apiserver's --emulated-version
-	// (KEP-4330).
+	// fields, feature gates and control loops; see [EmulatedVersions]. It is the same for all
+	// servers of a process. Default: that of KubernetesVersion. Source: kube-apiserver's
+	// --emulated-version (KEP-4330).
 	EmulatedVersion string
-	// FeatureGates enable and disable features for the whole process. All gates of kube-apiserver are
-	// known; those that cannot be switched here take the value that they have.
+	// FeatureGates enable and disable features for the whole process. All gates of kube-apiserver
+	// are known; those that cannot be switched here take the value that they have.
 	FeatureGates map[string]bool
 
 	// ServiceClusterIPRange is the range of cluster IPs: a CIDR, or one of each IP family separated
@@ -237,8 +214,8 @@ type Options struct {
 	Controllers []string
 
 	// SimulatedNodes is the number of nodes to simulate. They are ready, and pods that are bound to
-	// them start, run and end, though no container runs. Start does not wait for the nodes. Nodes of
-	// an earlier start beyond this number are deleted. The program kinproc has 1 by default.
+	// them start, run and end, though no container runs. Start does not wait for the nodes. Nodes
+	// of an earlier start beyond this number are deleted. The program kinproc has 1 by default.
 	SimulatedNodes int
 	// SimulatedNodeCapacity is the capacity of each simulated node. Default: 32 CPUs, 256Gi of
 	// memory, 1Ti of ephemeral storage and 110 pods; what is set here, which may be an extended
@@ -255,17 +232,17 @@ type Options struct {
 	// PodBehaviors installs the custom resource PodBehavior, whose objects say what many simulated
 	// pods do. Default: it is not installed.
 	PodBehaviors bool
-	// SimulatedLogDir is a directory whose files simulated pods may log. Whoever may create pods and
-	// read their logs can read each file below it. Default: none.
+	// SimulatedLogDir is a directory whose files simulated pods may log. Whoever may create pods
+	// and read their logs can read each file below it. Default: none.
 	SimulatedLogDir string
-	// StandInPorts are loopback ports of this machine, such as 8080 or 9000-9010, at which processes
-	// stand in for simulated pods: an annotation of a pod may send the connections to a port of the
-	// pod there. Whoever may create pods can reach each of them. Default: none.
+	// StandInPorts are loopback ports of this machine, such as 8080 or 9000-9010, at which
+	// processes stand in for simulated pods: an annotation of a pod may send the connections to a
+	// port of the pod there. Whoever may create pods can reach each of them. Default: none.
 	StandInPorts []string
 	// LoadBalancerRange is the range of the addresses of Services of type LoadBalancer, and of
 	// Ingresses and Gateways of the class kinproc, such as 192.0.2.0/24. Nothing listens there. The
-	// loops that assign them are among those of workloads. Default: none, and so these loops are off.
-	// The program kinproc has 192.0.2.0/24, a range for documentation, by default.
+	// loops that assign them are among those of workloads. Default: none, and so these loops are
+	// off. The program kinproc has 192.0.2.0/24, a range for documentation, by default.
 	LoadBalancerRange string
 
 	// Log receives the log of the control plane and its etcd, and what the Kubernetes libraries log
@@ -349,93 +326,6 @@ type AuthorizationWebhookOptions struct {
 	AuthorizedTTL, UnauthorizedTTL time.Duration
 }
 
-func orDefault[T any](value *[]T, defaults ...T) {
-	if len(*value) == 0 {
-		*value = defaults
-	}
-}
-
-// complete sets the defaults.
-func (o *Options) complete() {
-	set := func(value *string, to string) {
-		if *value == "" {
-			*value = to
-		}
-	}
-	set(&o.BindAddress, defaultBindAddress)
-	o.EmulatedVersion = strings.TrimPrefix(strings.TrimPrefix(o.EmulatedVersion, "kube="), "v")
-	set(&o.EmulatedVersion, EmulatedVersions()[emulated])
-	set(&o.ServiceClusterIPRange, defaultServiceClusterIPRange)
-	set(&o.ServiceNodePortRange, defaultServiceNodePortRange)
-	orDefault(&o.ServiceAccountIssuer, defaultServiceAccountIssuer)
-	orDefault(&o.RequestHeader.UsernameHeaders, "X-Remote-User")
-	orDefault(&o.RequestHeader.UIDHeaders, "X-Remote-Uid")
-	orDefault(&o.RequestHeader.GroupHeaders, "X-Remote-Group")
-	orDefault(&o.RequestHeader.ExtraHeaderPrefixes, "X-Remote-Extra-")
-	if o.flags {
-		orDefault(&o.Controllers, "*")
-	} else { // a flag can be 0, which means no limit
-		o.MaxRequestsInFlight = cmp.Or(o.MaxRequestsInFlight, defaultMaxRequestsInFlight)
-		o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight,
-			defaultMaxMutatingRequestsInFlight)
-		o.EventTTL = cmp.Or(o.EventTTL, defaultEventTTL)
-		o.HistoryKept = cmp.Or(o.HistoryKept, defaultHistoryKept)
-		o.QuotaBackendBytes = cmp.Or(o.QuotaBackendBytes, embed.DefaultQuotaBytes)
-		o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultRequestTimeout)
-		o.MinRequestTimeout = cmp.Or(o.MinRequestTimeout, defaultMinRequestTimeout)
-	}
-	o.completeAuthentication()
-	o.completeAuthorization()
-	if o.Admission == nil {
-		o.Admission = NewAdmissionOptions()
-	}
-	for _, seconds := range []**int64{
-		&o.DefaultNotReadyTolerationSeconds, &o.DefaultUnreachableTolerationSeconds,
-	} {
-		if *seconds == nil {
-			*seconds = new(int64(admission.DefaultTolerationSeconds))
-		}
-	}
-	if o.Audit == nil {
-		o.Audit = NewAuditOptions()
-	}
-	if o.RuntimeConfig == nil {
-		o.RuntimeConfig = cliflag.ConfigurationMap{}
-	}
-	if o.FeatureGates == nil {
-		o.FeatureGates = map[string]bool{}
-	}
-}
-
-func (o *Options) completeAuthentication() {
-	if o.OIDC.UsernameClaim == "" {
-		o.OIDC.UsernameClaim = "sub"
-	}
-	orDefault(&o.OIDC.SigningAlgs, "RS256")
-	if o.TokenWebhook.Version == "" {
-		o.TokenWebhook.Version = defaultReviewVersion
-	}
-	if o.TokenWebhook.CacheTTL == 0 && !o.flags { // a flag of 0 keeps nothing
-		o.TokenWebhook.CacheTTL = defaultTokenWebhookTTL
-	}
-}
-
-func (o *Options) completeAuthorization() {
-	w := &o.AuthorizationWebhook
-	if w.Version == "" {
-		w.Version = defaultReviewVersion
-	}
-	if o.flags { // a flag of 0 keeps nothing
-		return
-	}
-	if w.AuthorizedTTL == 0 {
-		w.AuthorizedTTL = defaultAuthorizedTTL
-	}
-	if w.UnauthorizedTTL == 0 {
-		w.UnauthorizedTTL = defaultUnauthorizedTTL
-	}
-}
-
 // NewAdmissionOptions returns kube-apiserver's admission plugins, in its order and with its
 // defaults. Change the result before you assign it to [Options].Admission: EnablePlugins,
 // DisablePlugins and ConfigFile correspond to the flags --enable-admission-plugins,
@@ -479,17 +369,19 @@ func (o *Options) anonymous() bool {
 // what the control plane does about them, and which flags have no effect. The control plane does
 // not log or print the warnings; that is left to the caller.
 func (o *Options) Warnings() []string {
-	var warnings []string
-	warnings = append(warnings, o.ineffective...)
+	completed := *o
+	o = &completed
+	o.complete()
+	warnings := slices.Clone(o.ineffective)
 	if gates, err := o.gates(); err == nil {
 		for _, sentence := range gates.Ineffective(o.FeatureGates) {
-			warnings = append(warnings, o.name("FeatureGates", "feature-gates")+": "+sentence)
+			warnings = append(warnings, o.name(&o.FeatureGates)+": "+sentence)
 		}
 	}
 	if o.DisableAnonymous || o.anonymous() {
 		return warnings
 	}
-	return append(warnings, o.name("AuthorizationModes", "authorization-mode")+
+	return append(warnings, o.name(&o.AuthorizationModes)+
 		" has AlwaysAllow, so requests without credentials are refused: "+
 		"otherwise anyone who can reach the port would be an administrator")
 }

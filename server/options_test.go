@@ -14,6 +14,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/serverflags"
 )
 
 func TestZeroOptionsAreValid(t *testing.T) {
@@ -24,24 +25,6 @@ func TestZeroOptionsAreValid(t *testing.T) {
 	}
 	if !reflect.ValueOf(o).IsZero() {
 		t.Errorf("Validate changed the options: %+v", o)
-	}
-}
-
-// The defaults of the library and of the program are the same, but for what the program says.
-func TestDefaultsOfFlags(t *testing.T) {
-	t.Parallel()
-	var o server.Options
-	var sections cliflag.NamedFlagSets
-	o.AddFlags(&sections)
-	for name, want := range map[string]string{
-		"history-kept": "1h0m0s", "quota-backend-bytes": "2147483648", "event-ttl": "1h0m0s",
-	} {
-		if f := sections.FlagSet("etcd").Lookup(name); f == nil || f.DefValue != want {
-			t.Errorf("--%s: %+v, want the default %s", name, f, want)
-		}
-	}
-	if o.HistoryKept != time.Hour || o.QuotaBackendBytes != 2<<30 {
-		t.Errorf("history is kept for %s in %d bytes", o.HistoryKept, o.QuotaBackendBytes)
 	}
 }
 
@@ -157,7 +140,7 @@ func TestErrorsNameOptions(t *testing.T) {
 
 			var bound server.Options
 			var sections cliflag.NamedFlagSets
-			bound.AddFlags(&sections)
+			serverflags.Add(&bound, &sections)
 			test.mistake(&bound)
 			wantOne(t, bound.Validate(), "--"+test.flag)
 			known := false

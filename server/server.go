@@ -25,6 +25,9 @@ type Server struct {
 	running any
 }
 
+// localhost is where a control plane listens by default.
+const localhost = "127.0.0.1"
+
 // New returns a control plane that is not started yet; see [Server.Start]. The error lists
 // everything that is wrong with the options.
 func New(options Options) (*Server, error) {
@@ -33,7 +36,7 @@ func New(options Options) (*Server, error) {
 		return nil, err
 	}
 	if err := setFeatureGates(options.FeatureGates, options.version()); err != nil {
-		return nil, options.wrong("EmulatedVersion", "emulated-version", "%w", err)
+		return nil, options.wrong(&options.EmulatedVersion, "%w", err)
 	}
 	return &Server{
 		options: options,
@@ -81,7 +84,7 @@ func (s *Server) Network() *Network { return s.options.Network }
 func (r *running) url() string {
 	address := r.listener.Addr().String()
 	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
-		address = net.JoinHostPort(defaultBindAddress, port)
+		address = net.JoinHostPort(localhost, port)
 	}
 	return "https://" + address
 }

@@ -11,10 +11,7 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/dynamic"
-	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
@@ -94,13 +91,19 @@ type ground struct {
 	requests   *requests.Requests
 }
 
-// running is a control plane that is ready.
+// running is a control plane that is ready. While it starts, it is filled in the order of the
+// fields, and the configuration of each room names what it takes from those before it.
 type running struct {
 	ground
+	services    *bootstrap.Services
+	sets        *informers.Set
 	access      *auth.Access
-	etcdClients *etcdconn.Clients // nil unless etcd serves clients outside the process
-	informers   *informers.Factory
+	etcdClients *etcdconn.Clients  // nil unless etcd serves clients outside the process
+	informers   *informers.Factory // what several rooms read
+	identity    string             // of this API server, or empty
+	charges     *quota.Charges
 	bootstrap   *bootstrap.Bootstrap
+	behaviors   *simulated.Behaviors // nil unless there are PodBehaviors
 	apis        *apis.APIs
 	control     *reset.Control
 }
@@ -108,8 +111,8 @@ type running struct {
 // starter starts a control plane. Its methods are not those of Server, for the reason of [configs].
 type starter struct{ *Server }
 
-// start opens the rooms of the control plane in order. Each constructor returns something complete,
-// and pushes the steps that end it onto the stopper.
+// start opens the rooms of the control plane in order. Each constructor takes a configuration that
+// is complete, and pushes the steps that end the room onto the stopper.
 func (s starter) start(ctx context.Context) (*running, error) {
 	var sharing sync.WaitGroup
 	defer sharing.Wait()
@@ -160,7 +163,7 @@ func (s starter) open(ctx context.Context, sharing *sync.WaitGroup) (g ground, e
 	// Write this file before keys are generated. A directory that is unsuitable for them has been
 	// refused by now.
 	if err := datadir.KeepOutOfGit(g.directory.Path); err != nil {
-		return g, o.wrong("DataDir", "data-dir", "%w", err)
+		return g, o.wrong(&o.DataDir, "%w", err)
 	}
 	if g.encryption, err = etcdconn.OpenEncryption(o.encryption(), s.stopper); err != nil {
 		return g, err
@@ -175,131 +178,86 @@ func (s starter) open(ctx context.Context, sharing *sync.WaitGroup) (g ground, e
 
 // serve opens the rooms that read stored objects. The context reading ends with ctx, or when a
 // stored object cannot be decoded.
-func (s starter) serve(ctx, reading context.Context, g ground) (*running, error) {
-	o, client, address := configs{&s.options}, g.requests.Client, g.listener.Addr()
+func (s starter) serve(ctx, reading context.Context, g ground) (r *running, err error) {
+	o := configs{&s.options}
+	r = &running{ground: g}
 	s.timeline.phase("services")
-	services, err := bootstrap.OpenServices(reading, o.services(g.storage), s.stopper)
-	if err != nil {
+	if r.services, err = bootstrap.OpenServices(reading, o.services(r), s.stopper); err != nil {
 		return nil, err
 	}
 	s.timeline.phase("access")
-	all := informers.New(client, g.storage, s.stopper)
-	credentials, err := o.auth(g.listener, services.Allocator.FirstIP())
+	r.sets = informers.New(g.requests.Client, g.storage, s.stopper)
+	credentials, err := o.auth(r)
 	if err != nil {
 		return nil, err
 	}
-	credentials.Directory, credentials.Client = g.directory, client
-	credentials.Roles = func() (rbacinformers.Interface, func(context.Context)) {
-		factory := all.Factory()
-		return factory.Rbac().V1(), factory.StartWithContext
-	}
-	access, err := auth.Open(credentials, s.stopper)
-	if err != nil {
+	if r.access, err = auth.Open(credentials, s.stopper); err != nil {
 		return nil, err
 	}
-	etcdClients, err := g.etcd.Listen(o.etcdClients(g.directory), s.stopper)
-	if err != nil {
+	if r.etcdClients, err = g.etcd.Listen(o.etcdClients(g.directory), s.stopper); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	s.timeline.phase("chain")
-	shared, identity, charges := all.Factory(), apis.NewIdentity(), &quota.Charges{}
-	parts := o.bootstrap()
-	parts.Client, parts.Informers, parts.Storage, parts.Etcd = client, shared, g.storage, g.etcd.Client
-	parts.Access, parts.Services, parts.Address, parts.Identity = access, services, address, identity
-	boot := bootstrap.Open(parts, s.stopper)
-	written := boot.Begin(ctx) // meanwhile
-	servers := o.apis(g.encryption, charges)
-	servers.Dial = o.dial(s.stopper)
-	behaviors, err := s.behaviors(g.requests)
-	if err != nil {
+	r.informers, r.identity, r.charges = r.sets.Factory(), apis.NewIdentity(), &quota.Charges{}
+	r.bootstrap = bootstrap.Open(o.bootstrap(r), s.stopper)
+	written := r.bootstrap.Begin(ctx) // meanwhile
+	if err := s.openAPIs(r); err != nil {
+		_ = written() // the other error is the reason
 		return nil, err
 	}
-	servers.Kubelet = o.kubelet(client, behaviors)
-	if o.servesMetrics() {
-		if servers.DialExtensions, err = s.metrics(servers.Dial, g.requests, access, shared,
-			behaviors); err != nil {
-			return nil, err
-		}
-	}
-	servers.Storage, servers.Etcd, servers.Requests = g.storage, g.etcd, g.requests
-	servers.Access, servers.Allocator, servers.Informers = access, services.Allocator, shared
-	servers.Address, servers.Identity, servers.Hooks = address, identity, boot.Hooks()
-	apiServers, err := apis.Open(servers, s.stopper)
-	if err != nil {
-		_ = written() // the error of the servers is the reason
-		return nil, err
-	}
-	control := reset.New(reset.Config{
-		Etcd: g.etcd, Storage: g.storage, Encrypted: g.encryption != nil, ReadOnly: o.ReadOnly,
-		Gate: g.requests.Gate, Informers: all, Parts: boot,
-		Followers: []reset.Follower{all, apiServers.Chain, apiServers.Plugins},
-		Available: apiServers.Chain.Aggregator.WaitAvailable,
-	})
-	apiServers.Handle(control.Handlers())
-	apiServers.Handle(map[string]http.Handler{paths.Database: http.HandlerFunc(g.etcd.ServeRoom)})
-	if err := apiServers.Start(ctx, reading, func(ctx context.Context) error {
+	r.control = reset.New(o.reset(r))
+	r.apis.Handle(r.control.Handlers())
+	r.apis.Handle(map[string]http.Handler{paths.Database: http.HandlerFunc(g.etcd.ServeRoom)})
+	if err := r.apis.Start(ctx, reading, func(ctx context.Context) error {
 		if err := written(); err != nil {
 			return err
 		}
-		return boot.Finish(ctx, bootstrap.APIServices(apiServers.Chain.LocalGroupVersions()))
+		return r.bootstrap.Finish(ctx, bootstrap.APIServices(r.apis.Chain.LocalGroupVersions()))
 	}, s.timeline.phase); err != nil {
 		return nil, err
 	}
-	if behaviors != nil {
-		s.stopper.Go(func() { behaviors.Run(s.stopper.Context()) })
+	if r.behaviors != nil {
+		s.stopper.Go(func() { r.behaviors.Run(s.stopper.Context()) })
 	}
-	if !o.ReadOnly {
-		work := o.loops(boot.Complete())
-		work.Requests, work.Informers, work.Storage, work.Access = g.requests, shared, g.storage, access
-		work.Allocator, work.Charges = services.Allocator, charges
-		work.BuiltIn = apiServers.Chain.Core.Resource
-		extensions := apiServers.Chain.Aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()
-		work.Metrics = metricsapi.Registration{
-			Config: g.requests.Config, APIServices: extensions.Informer(),
-		}
-		work.Behaviors = behaviors
-		work.StaleMetrics = metricsapi.Registered(extensions.Lister())
-		if err := loops.Start(work, s.stopper); err != nil {
-			return nil, err
-		}
+	if o.ReadOnly {
+		return r, nil
 	}
-	return &running{g, access, etcdClients, shared, boot, apiServers, control}, nil
+	return r, loops.Start(o.loops(r), s.stopper)
 }
 
-// behaviors returns the behaviors of simulated pods, which do not run yet, or nil if there are
-// none.
-func (s starter) behaviors(r *requests.Requests) (*simulated.Behaviors, error) {
-	if !s.options.PodBehaviors {
-		return nil, nil
+// openAPIs opens the API servers, and what answers for simulated pods.
+func (s starter) openAPIs(r *running) (err error) {
+	o := configs{&s.options}
+	if r.behaviors, err = o.behaviors(r.requests); err != nil {
+		return err
 	}
-	config := rest.CopyConfig(r.Config)
-	config.ContentConfig = rest.ContentConfig{} // custom resources are JSON
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
+	dial := o.dial(s.stopper)
+	extensions := dial
+	if o.servesMetrics() {
+		if extensions, err = s.metrics(dial, r); err != nil {
+			return err
+		}
 	}
-	return &simulated.Behaviors{Client: client, ReadOnly: s.options.ReadOnly}, nil
+	r.apis, err = apis.Open(o.apis(r, dial, extensions), s.stopper)
+	return err
 }
 
 // metrics returns what connects to the metrics APIs of this process, and to all other extension API
 // servers by dial, which is nil for the usual dialer.
-func (s starter) metrics(
-	dial utilnet.DialFunc, r *requests.Requests, access *auth.Access, shared *informers.Factory,
-	behaviors *simulated.Behaviors,
-) (utilnet.DialFunc, error) {
+func (s starter) metrics(dial utilnet.DialFunc, r *running) (utilnet.DialFunc, error) {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	}
-	client, err := metadata.NewForConfig(r.Config)
+	client, err := metadata.NewForConfig(r.requests.Config)
 	if err != nil {
 		return nil, err
 	}
 	return metricsapi.New(metricsapi.Config{
-		Informers: shared, Metadata: client, Discovery: r.Client.Discovery(), CA: access.PKI.CA,
-		Behaves: behaviors.Of,
+		Informers: r.informers, Metadata: client, Discovery: r.requests.Client.Discovery(),
+		CA: r.access.PKI.CA, Behaves: r.behaviors.Of,
 	}, s.stopper).Dial(dial), nil
 }
 

@@ -50,9 +50,10 @@ func RESTOptions(backend *etcdstore.Backend) *etcdstore.Resources {
 	return &etcdstore.Resources{
 		Backend: backend,
 		CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
-			codec := etcdstore.JSONCodec(aggregatorscheme.Scheme, aggregatorscheme.Codecs,
-				apiregistrationv1.SchemeGroupVersion)
-			return etcdstore.Codec{Codec: codec, Versioner: apiregistrationv1.SchemeGroupVersion}, nil
+			stored := apiregistrationv1.SchemeGroupVersion
+			return etcdstore.Codec{
+				Codec: aggregatorscheme.Codecs.LegacyCodec(stored), Versioner: stored,
+			}, nil
 		},
 		PathOf: func(r schema.GroupResource) string { return r.Group + "/" + r.Resource },
 	}

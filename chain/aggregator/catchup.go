@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apihelper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
@@ -112,11 +111,6 @@ func (s *Server) Proxies(path string) bool {
 	}
 	group, rest, _ := strings.Cut(path, "/")
 	version, _, _ := strings.Cut(rest, "/")
-	return s.Answers(schema.GroupVersion{Group: group, Version: version})
-}
-
-// Answers reports whether an extension API server answers requests for a version.
-func (s *Server) Answers(gv schema.GroupVersion) bool {
-	service := s.service(gv.Version + "." + gv.Group)
+	service := s.service(version + "." + group)
 	return service != nil && service.Spec.Service != nil
 }

@@ -9,7 +9,7 @@ import (
 	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
 )
 
-// A start that was interrupted before a hook began is no error of the hook.
+// A start that was interrupted before a hook began is not an error of the hook.
 func TestRecreateDeletedAfterTheStop(t *testing.T) {
 	t.Parallel()
 	client := apiregistrationclient.NewForConfigOrDie(&rest.Config{})

@@ -66,7 +66,7 @@ type Dependencies struct {
 	Kubelet Kubelet
 }
 
-// What signs tokens of service accounts implements and uses these.
+// The signer of service account tokens implements and uses these.
 type (
 	// TokenIssuer signs the tokens of service accounts.
 	TokenIssuer = legacy.TokenIssuer
@@ -74,7 +74,7 @@ type (
 	Token = legacy.Token
 )
 
-// What stands in for the kubelets of simulated nodes implements and uses these.
+// The kubelet of simulated nodes implements and uses these.
 type (
 	// Kubelet answers for the pods on simulated nodes.
 	Kubelet = legacy.Kubelet

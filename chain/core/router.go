@@ -12,7 +12,7 @@ import (
 
 // router selects the routes of one resource as restful.CurlyRouter does, and remembers which route
 // that is for requests of the same shape. CurlyRouter compares a path with all routes and copies
-// those that match, which took 3% of the CPU time of a get and 8% of what it allocates.
+// those that match.
 type router struct {
 	restful.CurlyRouter
 	known  sync.Map // shape → selection
@@ -52,7 +52,8 @@ func shapeOf(r *http.Request) (s shape, ok bool) {
 	if s.subresource != "" {
 		segments++
 	}
-	return s, strings.Count(r.URL.Path, "/") == segments && !strings.HasSuffix(r.URL.Path, "/")
+	return s, len(s.accept)+len(s.contentType) <= maxHeaders &&
+		strings.Count(r.URL.Path, "/") == segments && !strings.HasSuffix(r.URL.Path, "/")
 }
 
 type selection struct {
@@ -60,8 +61,9 @@ type selection struct {
 	route   *restful.Route
 }
 
-// maxShapes limits what is remembered, because clients choose their headers.
-const maxShapes = 100
+// maxShapes and maxHeaders, the length of headers in a shape, limit what is remembered, because
+// clients choose their headers.
+const maxShapes, maxHeaders = 100, 256
 
 // SelectRoute implements restful.RouteSelector.
 func (c *router) SelectRoute(
@@ -76,8 +78,9 @@ func (c *router) SelectRoute(
 	}
 	service, route, err := c.CurlyRouter.SelectRoute(services, r)
 	if err == nil && c.shapes.Load() < maxShapes {
-		c.shapes.Add(1)
-		c.known.Store(key, selection{service, route})
+		if _, known := c.known.LoadOrStore(key, selection{service, route}); !known {
+			c.shapes.Add(1)
+		}
 	}
 	return service, route, err
 }

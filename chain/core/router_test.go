@@ -3,6 +3,7 @@ package core
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	restful "github.com/emicklei/go-restful/v3"
@@ -79,6 +80,15 @@ func TestRouter(t *testing.T) {
 				}
 			}
 		}
+	}
+	long := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/pods", nil)
+	long.Header.Set("Accept", "application/json,"+strings.Repeat("x", maxHeaders))
+	info, err := infos.NewRequestInfo(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := shapeOf(long.WithContext(request.WithRequestInfo(long.Context(), info))); ok {
+		t.Error("a long header is remembered")
 	}
 	if n := known.shapes.Load(); found < 200 || n == 0 || int(n) > found/2 {
 		t.Errorf("%d of %d selections were made anew", n, found)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -41,8 +42,9 @@ type Server struct {
 	// Informers are the informers of CRDs.
 	Informers apiextensionsinformers.SharedInformerFactory
 
-	backend *etcdstore.Backend
-	client  *catchup.Client
+	backend   *etcdstore.Backend
+	client    *catchup.Client
+	discovery *discovery
 }
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
@@ -54,15 +56,22 @@ type Server struct {
 func New(
 	generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget,
 ) (*Server, error) {
+	described := newDiscovery()
 	generic.RESTOptionsGetter = &etcdstore.Resources{
 		Backend: config.Backend,
 		CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
 			// As in kube-apiserver: large CRDs are shorter in v1beta1.
-			codec := etcdstore.JSONCodec(apiextensionsapiserver.Scheme, apiextensionsapiserver.Codecs,
+			codec := apiextensionsapiserver.Codecs.LegacyCodec(
 				apiextensionsv1beta1.SchemeGroupVersion, apiextensionsv1.SchemeGroupVersion)
 			return etcdstore.Codec{Codec: codec, Versioner: apiextensionsv1beta1.SchemeGroupVersion}, nil
 		},
 		PathOf: pathOf,
+		Wrap: func(store storage.Interface, _ schema.GroupResource) storage.Interface {
+			return definitionStore{store, described}
+		},
+	}
+	generic.AggregatedDiscoveryGroupManager = discoveryWriter{
+		ResourceManager: generic.AggregatedDiscoveryGroupManager, discovery: described,
 	}
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(names(),
 		definitionsV2, definitionsV3)
@@ -70,7 +79,7 @@ func New(
 	generic.Serializer = apiextensionsapiserver.Codecs
 	generic.AdmissionControl = admission.NewChainHandler(definitions{}, generic.AdmissionControl)
 
-	c := apiextensionsapiserver.Config{
+	library := apiextensionsapiserver.Config{
 		GenericConfig: &genericapiserver.RecommendedConfig{
 			Config:                generic,
 			SharedInformerFactory: config.Informers,
@@ -82,31 +91,34 @@ func New(
 					// The handler wraps the codec with the versions of the CRD.
 					return etcdstore.Codec{Codec: unstructured.UnstructuredJSONScheme}, nil
 				},
-				PathOf:         pathOf,
-				WithoutRequest: whileDeleted(config.Backend),
+				PathOf: pathOf,
+				Wrap:   config.Backend.Guard(whileDeleted(config.Backend)),
 			},
 			MasterCount:         1,
 			ServiceResolver:     config.ServiceResolver,
 			AuthResolverWrapper: config.AuthResolverWrapper,
 		},
 	}
-	s, err := c.Complete().New(next)
+	server, err := library.Complete().New(next)
 	if err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	informer := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer()
-	shared := newSharer()
-	if err := informer.SetTransform(func(obj any) (any, error) {
-		return inInformer(obj, shared), nil
+	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
+	if err := described.follow(crds); err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	schemas := newSharer()
+	if err := crds.Informer().SetTransform(func(obj any) (any, error) {
+		return inInformer(obj, schemas), nil
 	}); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		DeleteFunc: func(any) { shared.forget() },
+	if _, err := crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(any) { schemas.forget() },
 	}); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	if err := installOpenAPI(s.GenericAPIServer, &generic); err != nil {
+	if err := installOpenAPI(server.GenericAPIServer, &generic); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	client, err := catchup.NewClient(generic.LoopbackClientConfig)
@@ -114,8 +126,8 @@ func New(
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	return &Server{
-		GenericAPIServer: s.GenericAPIServer, Informers: s.Informers,
-		backend: config.Backend, client: client,
+		GenericAPIServer: server.GenericAPIServer, Informers: server.Informers,
+		backend: config.Backend, client: client, discovery: described,
 	}, nil
 }
 
@@ -128,13 +140,13 @@ const youth = 2 * time.Second
 // CRD, so that creates are not delayed. It drops the managedFields, which are often larger
 // than the rest and which nobody reads there; an update without them leaves them as they are. Parts
 // of schemas that other CRDs have, too, are shared.
-func inInformer(obj any, shared *sharer) any {
+func inInformer(obj any, schemas *sharer) any {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return obj
 	}
 	crd.ManagedFields = nil
-	shared.share(crd)
+	schemas.share(crd)
 	for i := range crd.Status.Conditions {
 		c := &crd.Status.Conditions[i]
 		if c.Type == apiextensionsv1.Established && time.Since(c.LastTransitionTime.Time) < youth {

@@ -64,7 +64,7 @@ func (s *sharer) share(crd *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// schema shares the parts of a schema, and returns its hash, and the bytes of what is no part.
+// schema shares the parts of a schema, and returns its hash and the bytes that are not in parts.
 func (s *sharer) schema(p *schemaProps) (hash uint64, bytes int) {
 	var h maphash.Hash
 	h.SetSeed(s.seed)

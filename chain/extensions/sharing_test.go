@@ -101,8 +101,8 @@ func TestDifferentPropertiesAreNotShared(t *testing.T) {
 	}
 }
 
-// What a CRD had before its changes does not stay in memory without a limit, though each change is
-// a single large part.
+// Earlier versions of a CRD take a bounded amount of memory, though each change is a single large
+// part.
 func TestPartsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, large := newSharer(), strings.Repeat("x", 1<<10)

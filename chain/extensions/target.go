@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -37,9 +36,6 @@ func (s *Server) Target() genericapiserver.DelegationTarget {
 	})}
 }
 
-// definitionTimeout limits how long a request waits for the CRD of its kind.
-const definitionTimeout = time.Second
-
 // awaitDefinition waits until the informer has the CRD of the kind that a request is for, as
 // etcd has it, unless the informer knows already that the kind is served. Because the names of a
 // CRD are accepted and the CRD is established in one step, a client can learn of that
@@ -70,16 +66,10 @@ func (s *Server) awaitDefinition(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, definitionTimeout)
 	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for seen < revisions[0] {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			seen, _ = known()
-		}
-	}
+	_ = s.discovery.wait(ctx, func() bool { // if it takes longer, the request is answered without
+		seen, _ = known()
+		return seen >= revisions[0]
+	})
 }
 
 // definitionsPath is the path of the CRDs below the storage prefix.

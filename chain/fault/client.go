@@ -16,8 +16,8 @@ import (
 
 // Add adds a fault to a control plane, and returns it with its ID. An error of the API says what is
 // wrong with the fault; any other server than kinproc answers 404.
-func Add(ctx context.Context, config *rest.Config, f Fault) (added Fault, err error) {
-	body, err := json.Marshal(f)
+func Add(ctx context.Context, config *rest.Config, s Spec) (added Fault, err error) {
+	body, err := json.Marshal(s)
 	if err != nil {
 		return added, err
 	}

@@ -9,18 +9,19 @@ package fault
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kinproc/kinproc/chain/internal/effect"
 )
 
-// Path is the non-resource URL of the faults. A GET lists them, a POST adds a [Fault], and a DELETE
+// Path is the non-resource URL of the faults. A GET lists them, a POST adds a [Spec], and a DELETE
 // removes them all. Below it, each fault has a URL that ends with its ID, for GET and DELETE.
-const Path = "/kinproc/faults"
+const Path = "/kinproc/v1/faults"
 
 // Annotation is the key of the audit annotation of a request that a fault has hit. Its value is the
 // effect.
@@ -59,88 +60,29 @@ type Rule struct {
 	// for 1. The same Seed makes the same decisions in the same order.
 	Chance float64 `json:"chance,omitempty"`
 	Seed   uint64  `json:"seed,omitempty"`
-	// For is how long the fault lasts, in nanoseconds in JSON. Zero stands for until it is removed.
-	For time.Duration `json:"for,omitempty"`
+	// For is how long the fault lasts. Zero stands for until it is removed.
+	For metav1.Duration `json:"for,omitzero"`
 	// Optional says that the fault need not hit any request. Without it, a test fails and kinproc exec
 	// returns an error if there was none. The server itself does not mind.
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Action is what happens to a request.
-type Action string
-
-// The actions. Those that are said to be for some verbs select no other requests.
-const (
-	// Status answers with Effect.Status, before the request has any effect.
-	Status Action = "status"
-	// Conflict answers 409, as if the object had changed since the client read it. It is for update,
-	// patch and delete.
-	Conflict Action = "conflict"
-	// Timeout answers 504 at once, as if the request had not been done in time. It has no effect.
-	Timeout Action = "timeout"
-	// LoseAnswer carries out the request, and then ends the connection instead of answering.
-	LoseAnswer Action = "lose-answer"
-	// Cut ends the connection before the request has any effect. Over HTTP/2, only the request's
-	// stream is reset; clients in this process get "connection reset by peer".
-	Cut Action = "cut"
-	// Delay lets the request wait for Effect.Delay first, which is at most [MaxDelay].
-	Delay Action = "delay"
-	// EndWatch ends a watch as its timeout would. It is for watch, and like the following three, it
-	// hits the watches that are running, too.
-	EndWatch Action = "end-watch"
-	// BreakWatch ends a watch in the middle of its response.
-	BreakWatch Action = "break-watch"
-	// ExpireWatch ends a watch with 410, as if its resource version had been compacted, so that the
-	// client has to list again.
-	ExpireWatch Action = "expire-watch"
-	// HoldWatch keeps back the events of a watch until the fault is removed.
-	HoldWatch Action = "hold-watch"
-	// Freeze lets reads see the state of Effect.Revision until the fault is removed. It is for get,
-	// list and watch. Watches that are running keep back later events. Extension API servers do not
-	// notice.
-	Freeze Action = "freeze"
-	// Behind lets reads see the state as it was Effect.Revisions revisions ago; each change of any
-	// object is a revision. It is for get, list and watch. Watches that are running end. Extension API
-	// servers do not notice.
-	Behind Action = "behind"
-)
-
-// MaxDelay is the longest delay. Nobody waits longer for the answer to a request.
-const MaxDelay = time.Hour
-
-// Effect is what happens to the requests that a rule selects.
-type Effect struct {
-	Action Action `json:"action"`
-	// Status is the answer of [Status]: its Code, Reason, Message and Details, of which
-	// RetryAfterSeconds is sent in the header Retry-After too.
-	Status *metav1.Status `json:"status,omitempty"`
-	// Delay is for [Delay], in nanoseconds in JSON.
-	Delay time.Duration `json:"delay,omitempty"`
-	// Revision is for [Freeze]. Zero stands for the present one.
-	Revision int64 `json:"revision,omitempty"`
-	// Revisions is for [Behind].
-	Revisions int64 `json:"revisions,omitempty"`
-}
-
-// Verbs returns the verbs that an action is for, or nil if it is for all.
-func (a Action) Verbs() []string {
-	switch a {
-	case Conflict:
-		return []string{"update", "patch", "delete"}
-	case EndWatch, BreakWatch, ExpireWatch, HoldWatch:
-		return []string{"watch"}
-	case Freeze, Behind:
-		return []string{"get", "list", "watch"}
-	}
-	return nil
-}
-
-// Fault is a rule with its effect.
+// Fault is a fault that a control plane has.
 type Fault struct {
-	// ID names the fault. The server sets it.
-	ID     string `json:"id,omitempty"`
+	// ID names the fault.
+	ID     string `json:"id"`
+	Spec   Spec   `json:"spec"`
+	Status Status `json:"status"`
+}
+
+// Spec is a rule with its effect.
+type Spec struct {
 	Rule   Rule   `json:"rule"`
 	Effect Effect `json:"effect"`
+}
+
+// Status is what a fault has done so far.
+type Status struct {
 	// Hits are the first thousand requests that the fault has hit, and Count is the number of all.
 	Hits  []Hit `json:"hits,omitempty"`
 	Count int   `json:"count"`
@@ -172,11 +114,11 @@ func (h Hit) String() string {
 }
 
 // Validate returns an error for a fault that makes no sense.
-func (f *Fault) Validate() error {
-	return errors.Join(f.Rule.validate(f.Effect.Action), f.Effect.validate())
+func (s *Spec) Validate() error {
+	return errors.Join(s.Rule.validate(s.Effect.effect.Type), s.Effect.effect.Validate())
 }
 
-func (r *Rule) validate(action Action) error {
+func (r *Rule) validate(of effect.Type) error {
 	var errs []error
 	if _, err := path.Match(r.Path, ""); err != nil {
 		errs = append(errs, fmt.Errorf("path: %q is not a pattern such as /api/v1/*: %w", r.Path, err))
@@ -185,7 +127,7 @@ func (r *Rule) validate(action Action) error {
 		errs = append(errs, fmt.Errorf("chance: %v is not between 0 and 1", r.Chance))
 	}
 	for name, n := range map[string]int64{
-		"skip": int64(r.Skip), "times": int64(r.Times), "for": int64(r.For),
+		"skip": int64(r.Skip), "times": int64(r.Times), "for": int64(r.For.Duration),
 	} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("%s: must not be negative", name))
@@ -194,46 +136,12 @@ func (r *Rule) validate(action Action) error {
 	if r.Subresource != "" && r.Resource == "" {
 		errs = append(errs, errors.New("subresource: needs a resource"))
 	}
-	if verbs := action.Verbs(); r.Verb != "" && verbs != nil &&
+	if verbs := of.Verbs(); r.Verb != "" && verbs != nil &&
 		!slices.ContainsFunc(strings.Split(r.Verb, ","), func(v string) bool {
 			return slices.Contains(verbs, v)
 		}) {
-		errs = append(errs, fmt.Errorf("verb: %s is for %s, not for %s", action,
+		errs = append(errs, fmt.Errorf("verb: %s is for %s, not for %s", of,
 			strings.Join(verbs, ", "), r.Verb))
 	}
 	return errors.Join(errs...)
-}
-
-func (e *Effect) validate() error {
-	if e.Status != nil && e.Action != Status {
-		return errors.New("a reason, message or retry-after is for status only")
-	}
-	switch e.Action {
-	case Conflict, Timeout, LoseAnswer, Cut, EndWatch, BreakWatch, ExpireWatch, HoldWatch:
-	case Status:
-		if e.Status == nil || e.Status.Code < http.StatusBadRequest || e.Status.Code > 599 {
-			return errors.New("status: needs a code from 400 to 599")
-		}
-		if d := e.Status.Details; d != nil && d.RetryAfterSeconds < 0 {
-			return errors.New("retry-after: must not be negative")
-		}
-	case Delay:
-		if e.Delay <= 0 {
-			return errors.New("delay: must be positive")
-		}
-		if e.Delay > MaxDelay {
-			return fmt.Errorf("delay: must be at most %s, and is %s", MaxDelay, e.Delay)
-		}
-	case Freeze:
-		if e.Revision < 0 {
-			return errors.New("freeze: a revision must not be negative")
-		}
-	case Behind:
-		if e.Revisions <= 0 {
-			return errors.New("behind: needs a positive number of revisions")
-		}
-	default:
-		return fmt.Errorf("%q is not an action", e.Action)
-	}
-	return nil
 }

@@ -3,35 +3,36 @@ package fault
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kinproc/kinproc/chain/internal/effect"
 )
 
 // Parse returns the fault that some words describe: one for each field of the rule, as in
-// "verb=update", and one for the action, such as "conflict", "status=503" or "delay=2s". The words
-// "retry-after=3", "reason=…" and "message=…" add to a status.
-func Parse(words []string) (f Fault, err error) {
+// "verb=update", and one for the effect, such as "conflict", "fail=503" or "delay=2s". The words
+// "retry-after=3", "reason=…" and "message=…" add to a failure.
+func Parse(words []string) (s Spec, err error) {
 	for _, word := range words {
 		key, value, given := strings.Cut(word, "=")
-		known, err := f.Rule.set(key, value, given)
+		known, err := s.Rule.set(key, value, given)
 		if !known && err == nil {
-			known, err = f.Effect.set(key, value, given)
+			known, err = set(&s.Effect.effect, key, value, given)
 		}
 		switch {
 		case err != nil:
-			return f, fmt.Errorf("%s: %w", word, err)
+			return s, fmt.Errorf("%s: %w", word, err)
 		case !known:
-			return f, fmt.Errorf("%s: %q is neither a field of a rule nor an action", word, key)
+			return s, fmt.Errorf("%s: %q is neither a field of a rule nor an effect", word, key)
 		}
 	}
-	if f.Effect.Action == "" {
-		return f, errors.New("an action is missing, such as conflict, status=503, cut or delay=2s")
+	if s.Effect.effect.Type == "" {
+		return s, errors.New("an effect is missing, such as conflict, fail=503, cut or delay=2s")
 	}
-	return f, f.Validate()
+	return s, s.Validate()
 }
 
 // texts returns the fields that are texts, by their words.
@@ -66,7 +67,7 @@ func (r *Rule) set(key, value string, given bool) (known bool, err error) {
 		r.Seed, err = strconv.ParseUint(value, 10, 64)
 		err = number(value, err)
 	case "for":
-		r.For, err = duration(value)
+		r.For.Duration, err = duration(value)
 	case "optional":
 		if given {
 			return true, errors.New("takes no value")
@@ -99,38 +100,38 @@ func duration(value string) (time.Duration, error) {
 }
 
 // set sets what key names, and reports whether there is such a thing.
-func (e *Effect) set(key, value string, given bool) (known bool, err error) {
+func set(e *effect.Effect, key, value string, given bool) (known bool, err error) {
 	switch key {
 	case "retry-after", "reason", "message":
-		return true, e.describe(key, value)
+		return true, describe(statusOf(e), key, value)
 	}
-	if e.Action != "" {
-		return true, fmt.Errorf("the action is %s already", e.Action)
+	if e.Type != "" {
+		return true, fmt.Errorf("the effect is %s already", e.Type)
 	}
-	e.Action = Action(key)
-	switch e.Action {
-	case Status:
+	e.Type = effect.Type(key)
+	switch e.Type {
+	case effect.Fail:
 		code, err := strconv.ParseInt(value, 10, 32)
 		if err != nil {
 			return true, number(value, err)
 		}
-		e.status().Code = int32(code)
+		statusOf(e).Code = int32(code)
 		return true, nil
-	case Delay:
-		if e.Delay, err = duration(value); err != nil {
+	case effect.Delay:
+		if e.Delay.Duration, err = duration(value); err != nil {
 			err = fmt.Errorf("%q is not a duration of at most %s, such as 2s", value, MaxDelay)
 		}
 		return true, err
-	case Behind:
+	case effect.Lag:
 		e.Revisions, err = strconv.ParseInt(value, 10, 64)
 		return true, number(value, err)
-	case Freeze:
+	case effect.Freeze:
 		if given {
 			e.Revision, err = strconv.ParseInt(value, 10, 64)
 		}
 		return true, number(value, err)
 	}
-	if (&Effect{Action: e.Action}).validate() != nil {
+	if (&effect.Effect{Type: e.Type}).Validate() != nil {
 		return false, nil
 	}
 	if given {
@@ -139,7 +140,7 @@ func (e *Effect) set(key, value string, given bool) (known bool, err error) {
 	return true, nil
 }
 
-func (e *Effect) status() *metav1.Status {
+func statusOf(e *effect.Effect) *metav1.Status {
 	if e.Status == nil {
 		e.Status = &metav1.Status{}
 	}
@@ -147,8 +148,8 @@ func (e *Effect) status() *metav1.Status {
 }
 
 // describe sets a part of the status.
-func (e *Effect) describe(key, value string) error {
-	switch status := e.status(); key {
+func describe(status *metav1.Status, key, value string) error {
+	switch key {
 	case "reason":
 		status.Reason = metav1.StatusReason(value)
 	case "message":
@@ -164,8 +165,8 @@ func (e *Effect) describe(key, value string) error {
 }
 
 // String returns the fault in words, as [Parse] takes them.
-func (f *Fault) String() string {
-	r, e := &f.Rule, &f.Effect
+func (s *Spec) String() string {
+	r := &s.Rule
 	var words []string
 	texts := r.texts()
 	for _, key := range []string{
@@ -184,66 +185,9 @@ func (f *Fault) String() string {
 	add(r.Times != 0, "times", r.Times)
 	add(r.Chance != 0, "chance", r.Chance)
 	add(r.Seed != 0, "seed", r.Seed)
-	add(r.For != 0, "for", r.For)
+	add(r.For.Duration != 0, "for", r.For.Duration)
 	if r.Optional {
 		words = append(words, "optional")
 	}
-	return strings.Join(append(words, e.String()), " ")
-}
-
-// String returns the effect in words, as [Parse] takes them.
-func (e *Effect) String() string {
-	switch {
-	case e.Action == Delay:
-		return fmt.Sprintf("%s=%s", e.Action, e.Delay)
-	case e.Action == Behind:
-		return fmt.Sprintf("%s=%d", e.Action, e.Revisions)
-	case e.Action == Freeze && e.Revision != 0:
-		return fmt.Sprintf("%s=%d", e.Action, e.Revision)
-	case e.Action != Status || e.Status == nil:
-		return string(e.Action)
-	}
-	words := fmt.Sprintf("%s=%d", e.Action, e.Status.Code)
-	if e.Status.Reason != "" {
-		words += fmt.Sprintf(" reason=%s", e.Status.Reason)
-	}
-	if e.Status.Message != "" {
-		words += fmt.Sprintf(" message=%s", e.Status.Message)
-	}
-	if d := e.Status.Details; d != nil && d.RetryAfterSeconds != 0 {
-		words += fmt.Sprintf(" retry-after=%d", d.RetryAfterSeconds)
-	}
-	return words
-}
-
-// reasons are the reasons of codes, as the API server gives them.
-var reasons = map[int32]metav1.StatusReason{
-	http.StatusBadRequest:            metav1.StatusReasonBadRequest,
-	http.StatusUnauthorized:          metav1.StatusReasonUnauthorized,
-	http.StatusForbidden:             metav1.StatusReasonForbidden,
-	http.StatusNotFound:              metav1.StatusReasonNotFound,
-	http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
-	http.StatusConflict:              metav1.StatusReasonConflict,
-	http.StatusGone:                  metav1.StatusReasonExpired,
-	http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
-	http.StatusUnprocessableEntity:   metav1.StatusReasonInvalid,
-	http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
-	http.StatusInternalServerError:   metav1.StatusReasonInternalError,
-	http.StatusServiceUnavailable:    metav1.StatusReasonServiceUnavailable,
-	http.StatusGatewayTimeout:        metav1.StatusReasonTimeout,
-}
-
-// Answer returns the status that the server answers with, whose reason and message follow from the
-// code unless they are given.
-func (e *Effect) Answer() *metav1.Status {
-	status := e.Status.DeepCopy()
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	status.Status = metav1.StatusFailure
-	if status.Reason == "" {
-		status.Reason = reasons[status.Code]
-	}
-	if status.Message == "" {
-		status.Message = "fault: " + strings.ToLower(http.StatusText(int(status.Code)))
-	}
-	return status
+	return strings.Join(append(words, s.Effect.String()), " ")
 }

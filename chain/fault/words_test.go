@@ -15,8 +15,8 @@ func TestParse(t *testing.T) {
 		"verb=update resource=deployments.apps subresource=status skip=2 times=1 conflict",
 		"user=jane user-agent=op namespace=a name=b path=/healthz optional cut",
 		"chance=0.25 seed=7 for=1m30s delay=2s",
-		"status=429 reason=TooManyRequests message=busy retry-after=3",
-		"behind=5", "freeze", "freeze=17", "verb=watch expire-watch",
+		"fail=429 reason=TooManyRequests message=busy retry-after=3",
+		"lag=5", "freeze", "freeze=17", "verb=watch expire-watch",
 	} {
 		f, err := fault.Parse(strings.Fields(words))
 		if err != nil {
@@ -27,18 +27,18 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for words, want := range map[string]string{
-		"":                                 "an action is missing",
-		"verb=update":                      "an action is missing",
-		"explode":                          "neither a field of a rule nor an action",
+		"":                                 "an effect is missing",
+		"verb=update":                      "an effect is missing",
+		"explode":                          "neither a field of a rule nor an effect",
 		"conflict=1":                       "takes no value",
-		"conflict cut":                     "the action is conflict already",
+		"conflict cut":                     "the effect is conflict already",
 		"verb= cut":                        "a value is missing",
 		"times=many cut":                   "is not a whole number",
 		"times=-1 cut":                     "must not be negative",
 		"chance=2 cut":                     "is not between 0 and 1",
 		"chance=NaN cut":                   "is not between 0 and 1",
-		"status":                           "is not a whole number",
-		"status=200":                       "needs a code from 400 to 599",
+		"fail":                             "is not a whole number",
+		"fail=200":                         "needs a code from 400 to 599",
 		"delay=0s":                         "must be positive",
 		"delay=61m":                        "must be at most 1h0m0s",
 		"delay=99999999h":                  "is not a duration of at most 1h0m0s",
@@ -47,10 +47,10 @@ func TestParse(t *testing.T) {
 		"subresource=status cut":           "needs a resource",
 		"path=[ cut":                       "is not a pattern",
 		"freeze=-1":                        "must not be negative",
-		"behind=0":                         "positive number of revisions",
+		"lag=0":                            "positive number of revisions",
 		"optional=true cut":                "takes no value",
-		"cut reason=Gone":                  "for status only",
-		"status=500 retry-after=-1":        "must not be negative",
+		"cut reason=Gone":                  "for fail only",
+		"fail=500 retry-after=-1":          "must not be negative",
 		"for=99999999999999999999h cut":    "is not a duration",
 		"skip=99999999999999999999999 cut": "out of range",
 	} {
@@ -63,7 +63,7 @@ func TestParse(t *testing.T) {
 // FuzzParse checks that the words of a fault mean the same fault.
 func FuzzParse(f *testing.F) {
 	f.Add("verb=update times=1 conflict")
-	f.Add("status=503 reason=a message=b retry-after=1 chance=1e-3")
+	f.Add("fail=503 reason=a message=b retry-after=1 chance=1e-3")
 	f.Fuzz(func(t *testing.T, words string) {
 		first, err := fault.Parse(strings.Fields(words))
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // Path is what the URLs of histories begin with.
-const Path = "/kinproc/history"
+const Path = "/kinproc/v1/history"
 
 // Writer is who wrote a version.
 type Writer struct {
@@ -58,6 +58,54 @@ type Version struct {
 	// Changes are the differences from the version before. They are empty for a created and for a
 	// deleted object, and if the version before is no longer kept.
 	Changes []Change `json:"changes,omitempty"`
+}
+
+// String returns a line such as
+//
+//	15:04:05.000 revision 210: configmaps default/limits updated by jane (kubectl/v1.37.2, patch)
+func (v Version) String() string {
+	client := ""
+	if v.Writer != nil {
+		client, _, _ = strings.Cut(v.Writer.UserAgent, " ")
+	}
+	return v.Line(client)
+}
+
+// Line returns the line of [Version.String] with another text for the client that wrote the
+// version.
+func (v Version) Line(client string) string {
+	name := v.Name
+	if v.Namespace != "" {
+		name = v.Namespace + "/" + name
+	}
+	line := fmt.Sprintf("revision %d: %s %s %s", v.Revision, v.Resource, name, v.Event)
+	if v.Time != nil {
+		line = v.Time.Local().Format("15:04:05.000") + " " + line
+	}
+	if w := v.Writer; w != nil {
+		line += " by " + w.User
+		if how := strings.Trim(client+", "+w.Verb+" "+w.Subresource, ", "); how != "" {
+			line += " (" + how + ")"
+		}
+	}
+	return line
+}
+
+// Summary returns a line for each of the first n changes, and one that says how many more there
+// are.
+func (v Version) Summary(n int) []string {
+	var lines []string
+	for i, c := range v.Changes {
+		if i == n {
+			more := fmt.Sprintf("… %d more changes", len(v.Changes)-n)
+			if len(v.Changes) == n+1 {
+				more = "… 1 more change"
+			}
+			return append(lines, more)
+		}
+		lines = append(lines, c.String())
+	}
+	return lines
 }
 
 // Change is the change of a field.

@@ -20,6 +20,40 @@ func ExampleChange() {
 	// + .data.size: "2"
 }
 
+func TestVersionIsOneLine(t *testing.T) {
+	t.Parallel()
+	for want, w := range map[string]*history.Writer{
+		"": nil,
+		" by jane (kubectl/v1.37.2, patch)": {
+			User: "jane", UserAgent: "kubectl/v1.37.2 (linux/amd64)", Verb: "patch",
+		},
+		" by jane (patch status)": {User: "jane", Verb: "patch", Subresource: "status"},
+		" by jane (curl/8)":       {User: "jane", UserAgent: "curl/8"},
+		" by jane":                {User: "jane"},
+	} {
+		v := history.Version{
+			Revision: 210, Event: history.Updated, Resource: "configmaps", Namespace: "default",
+			Name: "limits", Writer: w, Changes: make([]history.Change, 3),
+		}
+		want = "revision 210: configmaps default/limits updated" + want
+		if got := v.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if w != nil && w.UserAgent != "" {
+			client, _, _ := strings.Cut(w.UserAgent, " ")
+			want = strings.Replace(want, client, client+", test", 1)
+			if got := v.Line(client + ", test"); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		for n, want := range map[int]string{1: "… 2 more changes", 2: "… 1 more change"} {
+			if got := v.Summary(n); len(got) != n+1 || got[n] != want {
+				t.Errorf("%q, want %q at the end", got, want)
+			}
+		}
+	}
+}
+
 func TestChangesAreShortLines(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{

@@ -46,7 +46,7 @@ func sameLayout(a, b reflect.Type, seen map[reflect.Type]bool) error {
 	}
 	seen[a] = true
 	if a.Kind() != b.Kind() {
-		return fmt.Errorf("%s is not like %s", a, b)
+		return fmt.Errorf("%s and %s differ", a, b)
 	}
 	switch a.Kind() {
 	case reflect.Struct:
@@ -72,7 +72,7 @@ func sameLayout(a, b reflect.Type, seen map[reflect.Type]bool) error {
 		return sameLayout(a.Elem(), b.Elem(), seen)
 	}
 	if !a.ConvertibleTo(b) {
-		return fmt.Errorf("%s is not like %s", a, b)
+		return fmt.Errorf("%s and %s differ", a, b)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ type builder struct {
 // add serves s as the resource or subresource path of all gvs.
 func (b *builder) add(gvs []schema.GroupVersion, path string, s rest.Storage) error {
 	if s == nil {
-		return fmt.Errorf("%s: the declaration makes no storage", path)
+		return fmt.Errorf("%s: the declaration returned no storage", path)
 	}
 	for _, gv := range gvs {
 		if b.resources[gv] == nil {

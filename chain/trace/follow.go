@@ -19,7 +19,7 @@ import (
 
 // FollowPath is the non-resource URL at which a server streams the traces of all requests, as
 // [Request] values in JSON, one in a line. The user must be allowed to get it.
-const FollowPath = "/debug/trace/requests"
+const FollowPath = "/kinproc/v1/trace/requests"
 
 // Request is a request that has passed through the chain. A watch is reported when it begins; its
 // Bytes and Took are those of its beginning.

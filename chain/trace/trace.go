@@ -20,7 +20,7 @@ const (
 	Objects = "objects"
 	// Path is the non-resource URL that a user must be allowed to get in order to see traces. No
 	// server serves it.
-	Path = "/debug/trace"
+	Path = "/kinproc/v1/trace"
 )
 
 // Step is what happened to the request at one place.

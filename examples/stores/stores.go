@@ -56,12 +56,14 @@ type Mistakes struct {
 	TrustsDeletion bool
 	// Insists repeats the creation of a Service until it succeeds, although the Service may exist.
 	Insists bool
+	// Overwrites updates the backup of a Store without a resource version.
+	Overwrites bool
 	// TrustsUpdate notices a new version only if it sees the old one before.
 	TrustsUpdate bool
 }
 
 // All are all mistakes.
-var All = Mistakes{true, true, true, true, true, true}
+var All = Mistakes{true, true, true, true, true, true, true}
 
 // Operator returns an operator that runs until ctx ends.
 func Operator(m Mistakes) func(ctx context.Context, config *rest.Config) error {
@@ -160,13 +162,26 @@ func (o *operator) backUp(ctx context.Context, store *unstructured.Unstructured)
 			return err
 		}
 	}
-	return o.ensure(ctx, backupOf(store))
+	backup := backupOf(store)
+	if err := o.ensure(ctx, backup); err != nil {
+		return err
+	}
+	present := &corev1.ConfigMap{}
+	err := o.live.Get(ctx, client.ObjectKeyFromObject(backup), present)
+	if err != nil || present.Data["version"] == backup.Data["version"] {
+		return err
+	}
+	if o.Overwrites {
+		return o.live.Update(ctx, backup)
+	}
+	present.Data = backup.Data
+	return o.live.Update(ctx, present)
 }
 
 func backupOf(store *unstructured.Unstructured) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "backups", Name: store.GetNamespace() + "-" + store.GetName(),
-	}}
+	}, Data: map[string]string{"version": version(store)}}
 }
 
 // finalize deletes the backup of a Store.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/cli/internal/private"
 	"github.com/kinproc/kinproc/server/cli/internal/standin"
 )
 
@@ -32,8 +33,8 @@ environment variable:
   KUBEBUILDER_ASSETS=$(kinproc envtest-assets) go test ./...
 
 All three are this program under other names. The folder is in the user's cache directory, one for
-each build of kinproc. It can be removed at any time, and is removed when nobody has asked for it
-for 30 days.
+each build of kinproc. It can be removed at any time, and is removed when it has not been used for
+30 days.
 
 With --kubernetes, kube-apiserver behaves as an earlier version; that folder is a part of the other:
 
@@ -154,11 +155,11 @@ func makeOwn(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	private, err := openPrivate(dir, os.Geteuid())
+	existing, err := private.Open(dir)
 	if err != nil {
 		return fmt.Errorf("%w; name another folder with --dir", err)
 	}
-	private.close()
+	existing.Close()
 	return nil
 }
 

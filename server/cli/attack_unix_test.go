@@ -160,7 +160,7 @@ func TestAttackRecordOfARepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, exit := p.kinproc("status", "--data-dir", dir); exit != 1 ||
-		!strings.Contains(out, "somebody has removed its running.json") {
+		!strings.Contains(out, "its running.json was removed") {
 		t.Errorf("kinproc status exits with %d and prints %s", exit, out)
 	}
 	if out, exit := p.kinproc("stop", "--data-dir", dir); exit != 0 || out != "app stopped\n" {
@@ -186,7 +186,7 @@ func TestAttackRecordOfAnotherRun(t *testing.T) {
 	write(t, filepath.Join(dir, "running.json"), old)
 	for _, command := range []string{"stop", "delete"} {
 		out, exit := p.kinproc(command, "--data-dir", dir)
-		if exit != 1 || !strings.Contains(out, "is left alone: process "+
+		if exit != 1 || !strings.Contains(out, "was not stopped: process "+
 			strconv.Itoa(p.cmd.Process.Pid)+" has the lock") {
 			t.Errorf("kinproc %s exits with %d and prints %s", command, exit, out)
 		}
@@ -195,7 +195,7 @@ func TestAttackRecordOfAnotherRun(t *testing.T) {
 	move(t, filepath.Join(dir, "ready.lock"), filepath.Join(dir, "away"))
 	for _, again := range []string{"missing", "replaced"} {
 		out, exit := p.kinproc("stop", "--data-dir", dir)
-		if exit != 1 || !strings.Contains(out, "is left alone: no process has the lock") {
+		if exit != 1 || !strings.Contains(out, "was not stopped: no process has the lock") {
 			t.Errorf("with the lock %s, kinproc stop exits with %d and prints %s", again, exit, out)
 		}
 		write(t, filepath.Join(dir, "ready.lock"), "")

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,29 +55,4 @@ func completeList(words []string) cobra.CompletionFunc {
 		}
 		return completions, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-}
-
-// completeKubectl asks kubectl for completions, which include object names.
-func completeKubectl(
-	_ *cobra.Command, args []string, typed string,
-) ([]string, cobra.ShellCompDirective) {
-	var answer, complaints bytes.Buffer
-	request := append([]string{cobra.ShellCompRequestCmd}, args...)
-	k, err := newSandboxKubectl(streams{in: strings.NewReader(""), out: &answer, err: &complaints},
-		append(request, typed))
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	k.SetOut(&answer)
-	k.SetErr(&complaints)
-	if err := k.Execute(); err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	lines := strings.Split(strings.TrimSpace(answer.String()), "\n")
-	last := lines[len(lines)-1]
-	directive, err := strconv.Atoi(strings.TrimPrefix(last, ":"))
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return lines[:len(lines)-1], cobra.ShellCompDirective(directive)
 }

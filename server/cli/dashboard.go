@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 	"github.com/kinproc/kinproc/server/internal/dashboard"
 )
 
@@ -71,28 +71,15 @@ func (d *openedDashboard) background(ctx context.Context) (stop func() error) {
 	}
 }
 
-// openDashboard opens the dashboard of a control plane in this process, if it is asked for.
-func (o *startOptions) openDashboard(
-	srv *server.Server, renewed func(),
-) (*openedDashboard, error) {
-	if !o.dashboard {
-		return nil, nil
-	}
-	config, err := srv.InProcessConfig(dashboardUser, "system:masters")
-	if err != nil {
-		return nil, err
-	}
-	return o.dashboardOptions.open(config, renewed)
-}
-
-// checkDashboard returns a usageError if flags of the dashboard are wrong or have no effect.
-func (o *startOptions) checkDashboard(f *pflag.FlagSet) error {
+// check returns a usageError if the flags are wrong, or have no effect since no dashboard is asked
+// for.
+func (o *dashboardOptions) check(f *pflag.FlagSet, asked bool) error {
 	for _, name := range []string{"dashboard-writes", "dashboard-address"} {
-		if f.Changed(name) && !o.dashboard {
+		if f.Changed(name) && !asked {
 			return usageError{fmt.Errorf("--%s has no effect without --dashboard", name)}
 		}
 	}
-	return o.dashboardOptions.validate()
+	return o.validate()
 }
 
 func newDashboardCmd(s streams) *cobra.Command {
@@ -102,7 +89,7 @@ func newDashboardCmd(s streams) *cobra.Command {
 		Use:   "dashboard",
 		Short: "Serve a web page of a running control plane until interrupted",
 		Long: `Serve a web page of a running control plane until interrupted: the chain with the
-requests that pass through it, what hangs on the chain, its objects, and a form to try requests.
+requests that pass through it, its inventory and its objects, and a form to try requests.
 
   kinproc start --detach
   kinproc dashboard
@@ -115,7 +102,7 @@ read-only unless --dashboard-writes is set. It shows nothing of the data of Secr
 			if err := o.validate(); err != nil {
 				return err
 			}
-			config, err := clientConfig(kubeconfig)
+			config, err := sandbox.ClientConfig(kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -133,8 +120,7 @@ read-only unless --dashboard-writes is set. It shows nothing of the data of Secr
 			return d.Serve(ctx, d.listener)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
-		"kubeconfig of the control plane; if empty, KUBECONFIG or the working directory's sandbox")
+	addKubeconfigFlag(cmd, &kubeconfig)
 	o.addFlags(cmd.Flags())
 	return cmd
 }

@@ -9,22 +9,16 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 )
-
-// exitError ends the program with an exit code and prints nothing more.
-type exitError struct{ code int }
-
-func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 // startDetached starts the control plane in a separate process with the same arguments. It returns
 // when that process is ready or has failed.
 //
 // Until then, the process writes to pipes. When it is ready, it prints the screen, and closes its
 // ends of the pipes by switching its output to the log file.
-func (o *startOptions) startDetached(ctx context.Context, s streams, args []string) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
+func startDetached(ctx context.Context, s streams, args []string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -44,7 +38,7 @@ func (o *startOptions) startDetached(ctx context.Context, s streams, args []stri
 	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	endInterrupt := context.AfterFunc(ctx, func() { _ = terminate(cmd.Process) })
+	endInterrupt := context.AfterFunc(ctx, func() { _ = sandbox.Terminate(cmd.Process) })
 	defer endInterrupt()
 
 	var screen bytes.Buffer

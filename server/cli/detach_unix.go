@@ -12,9 +12,6 @@ import (
 // detachedProcess returns attributes for a process that gets no signals from the terminal.
 func detachedProcess() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// terminate asks a process to end.
-func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
-
 // logTo redirects this process's standard output and standard error to a file that begins with a
 // line. Who waits for the end of the output finds that line in the file.
 func logTo(path, line string) error {

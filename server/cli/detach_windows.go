@@ -12,10 +12,6 @@ func detachedProcess() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: detachedProcess | newProcessGroup}
 }
 
-// terminate kills a process, because Windows has no signal that asks a process to end. Acknowledged
-// writes are on the disk already.
-func terminate(p *os.Process) error { return p.Kill() }
-
 // logTo redirects this process's standard output and standard error to a file that begins with a
 // line. Who waits for the end of the output finds that line in the file.
 func logTo(path, line string) error {

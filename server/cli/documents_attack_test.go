@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/kinproc/kinproc/chain/documents"
+	"github.com/kinproc/kinproc/server/cli/internal/develop"
 	"github.com/kinproc/kinproc/server/cli/internal/settings"
+	"github.com/kinproc/kinproc/server/internal/install"
 )
 
 // TestAttackFiles has files of a repository with YAML that takes gigabytes with its aliases
@@ -26,11 +28,9 @@ func TestAttackFiles(t *testing.T) {
 			_, err := settings.ReadFile("f", bomb, func(string, string) error { return nil })
 			return err
 		},
-		"manifest":          func() error { _, err := decodeObjects(bomb); return err },
-		"--prepare":         func() error { _, err := readObjects([]string{filepath.Dir(file)}); return err },
-		"registration":      func() error { _, err := readRegistration(file); return err },
-		"kubeconfig":        func() error { _, err := loadKubeconfig(file); return err },
-		"of data directory": func() error { _, _, err := decode(bomb, os.ReadFile); return err },
+		"manifest":     func() error { _, err := install.Decode(bomb); return err },
+		"--prepare":    func() error { _, err := readManifests([]string{filepath.Dir(file)}); return err },
+		"registration": func() error { _, err := develop.ReadRegistration(file); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,8 +42,8 @@ func TestAttackFiles(t *testing.T) {
 	}
 }
 
-// TestReadObjects has files and folders of manifests.
-func TestReadObjects(t *testing.T) {
+// TestReadManifests has files and folders of manifests.
+func TestReadManifests(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -59,10 +59,12 @@ func TestReadObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := readObjects([]string{dir, filepath.Join(dir, "b.yml")})
+	all, err := readManifests([]string{dir, filepath.Join(dir, "b.yml")})
 	var kinds []string
-	for _, one := range all {
-		kinds = append(kinds, one.GetKind()+" of "+filepath.Base(one.file))
+	for _, file := range all {
+		for _, u := range file.Objects {
+			kinds = append(kinds, u.GetKind()+" of "+filepath.Base(file.Name))
+		}
 	}
 	want := "A of a.json, B of b.yml, C of b.yml, B of b.yml, C of b.yml"
 	if got := strings.Join(kinds, ", "); got != want || err != nil {
@@ -71,7 +73,7 @@ func TestReadObjects(t *testing.T) {
 	for name, want := range map[string]string{
 		"none": "no such file", "empty": "has no objects", "wrong": "f.yaml: document 1: it has no apiVersion",
 	} {
-		if _, err := readObjects([]string{filepath.Join(dir, name)}); err == nil ||
+		if _, err := readManifests([]string{filepath.Join(dir, name)}); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}

@@ -6,22 +6,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
-	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	xterm "golang.org/x/term"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/term"
 
-	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/auth/pki"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
+	"github.com/kinproc/kinproc/server/serverflags"
 )
 
 func newExecCmd(s streams, own []string) *cobra.Command {
@@ -58,7 +51,7 @@ runs once for each, and exec prints a table of results. The exit code is the lar
   kinproc exec --kubernetes=` + strings.Join(server.EmulatedVersions(), ",") + ` -- go test ./...`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError{errors.New("exec takes a command (see kinproc exec --help)")}
+				return usageError{errors.New("exec requires a command (see kinproc exec --help)")}
 			}
 			return nil
 		},
@@ -68,7 +61,7 @@ runs once for each, and exec prints a table of results. The exit code is the lar
 			case err != nil:
 				return usageError{err}
 			case len(versions) > 0 && cmd.Flags().Changed("emulated-version"):
-				return usageError{errors.New("--kubernetes and --emulated-version say the same: leave out one")}
+				return usageError{errors.New("--kubernetes and --emulated-version are mutually exclusive")}
 			case len(versions) > 1:
 				signals, stop := execSignals()
 				defer stop()
@@ -86,12 +79,12 @@ runs once for each, and exec prints a table of results. The exit code is the lar
 	sections.FlagSet("exec").IntVar(&parallel, "parallel", parallel,
 		fmt.Sprintf("number of control planes, at most %d", maxParallel))
 	sections.FlagSet("exec").StringVar(&kubernetes, "kubernetes", "",
-		"versions of Kubernetes to run the command with: some of "+
+		"versions of Kubernetes to run the command with: one or more of "+
 			strings.Join(server.EmulatedVersions(), ","))
 	sections.FlagSet("exec").IntVarP(&o.verbosity, "v", "v", 0,
-		"how much to log to standard error; 0 is nothing")
-	o.addFromFlag(sections.FlagSet("exec"))
-	o.server.AddFlags(&sections)
+		"log level for standard error; 0 logs nothing")
+	addFromFlag(sections.FlagSet("exec"), &o.from)
+	serverflags.Add(&o.server, &sections)
 	_ = sections.FlagSet("serving").MarkHidden("data-dir") // the flag exists
 	for _, set := range sections.FlagSets {
 		cmd.Flags().AddFlagSet(set)
@@ -112,13 +105,6 @@ func ephemeralOptions() server.Options {
 
 // maxParallel is how many control planes exec starts at most. Each takes about 15 MiB.
 const maxParallel = 256
-
-// testBed is a control plane of exec.
-type testBed struct {
-	*server.Server
-	kubeconfig string
-	faults     []fault.Fault
-}
 
 // exec runs a command with n ephemeral control planes.
 func (o *startOptions) exec(ctx context.Context, s streams, n int, args []string) (err error) {
@@ -151,13 +137,12 @@ func (o *startOptions) exec(ctx context.Context, s streams, n int, args []string
 			return execWith(ctx, s, beds, program, args, signals)
 		}
 		return serve(starting, o.server, func(srv *server.Server) error {
-			bed := testBed{srv, filepath.Join(srv.Dir(), kubeconfigName), slices.Clone(faults)}
-			config := clientcmdapi.NewConfig()
-			entriesOf("exec", srv.Dir()).add(config, srv.Kubeconfig())
-			if err := pki.WriteKubeconfig(bed.kubeconfig, config); err != nil {
+			kubeconfig, err := sandbox.EntriesOf("exec", srv.Dir()).Write(srv.Kubeconfig())
+			if err != nil {
 				return err
 			}
-			if err := addFaults(ctx, srv.RESTConfig(), bed.faults); err != nil {
+			bed := testBed{Server: srv, kubeconfig: kubeconfig}
+			if bed.faults, err = addFaults(ctx, srv.RESTConfig(), faults); err != nil {
 				return err
 			}
 			beds = append(beds, bed)
@@ -165,13 +150,6 @@ func (o *startOptions) exec(ctx context.Context, s streams, n int, args []string
 		})
 	}
 	return next()
-}
-
-// execSignals returns the signals that exec passes on, until stop is called.
-func execSignals() (signals <-chan os.Signal, stop func()) {
-	all := make(chan os.Signal, 4)
-	signal.Notify(all, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	return all, func() { signal.Stop(all) }
 }
 
 // validateParallel returns an error if there cannot be n control planes with these options.
@@ -208,64 +186,16 @@ func execWith(
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+beds[0].kubeconfig, "USE_EXISTING_CLUSTER=true",
 		assetsVariable+"="+assets, server.KubernetesVariable+"="+beds[0].Emulates())
+	var servers []*server.Server
 	for i, bed := range beds {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("KUBECONFIG_%d=%s", i+1, bed.kubeconfig))
+		servers = append(servers, bed.Server)
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("run %s: %w", args[0], err)
 	}
-	if _, err := attend(cmd, beds, signals); err != nil {
+	if _, err := attend(cmd, servers, signals); err != nil {
 		return err
 	}
 	return missedFaults(ctx, beds)
-}
-
-// attend waits for a command, and passes signals on to it. If a control plane fails, it ends the
-// command. Interrupted is true if there was a signal.
-func attend(
-	cmd *exec.Cmd, beds []testBed, signals <-chan os.Signal,
-) (interrupted bool, err error) {
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	attending, stop := context.WithCancel(context.Background())
-	var watching sync.WaitGroup
-	defer func() { stop(); watching.Wait() }()
-	for _, bed := range beds {
-		watching.Go(func() {
-			select {
-			case <-bed.Failed():
-				_ = cmd.Process.Kill()
-			case <-attending.Done():
-			}
-		})
-	}
-	for {
-		select {
-		case s := <-signals:
-			interrupted = true
-			// A terminal sends Ctrl-C to the command too, which may take a second one for
-			// impatience.
-			if s != os.Interrupt || !xterm.IsTerminal(int(os.Stdin.Fd())) {
-				_ = cmd.Process.Signal(s)
-			}
-		case err := <-ended:
-			for _, bed := range beds {
-				if bed.Err() != nil {
-					return interrupted, bed.Err()
-				}
-			}
-			if exit := new(exec.ExitError); errors.As(err, &exit) {
-				return interrupted, exitError{exitCode(exit)}
-			}
-			return interrupted, err
-		}
-	}
-}
-
-// exitCode returns the exit code of a command, or what a shell returns for one that a signal ended.
-func exitCode(exit *exec.ExitError) int {
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return exit.ExitCode()
 }

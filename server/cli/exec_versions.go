@@ -7,8 +7,9 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"github.com/kinproc/kinproc/server/cli/internal/output"
 )
 
 // versionsOf returns the versions of Kubernetes in the value of --kubernetes.
@@ -22,7 +23,7 @@ func versionsOf(value string) ([]string, error) {
 			return nil, err
 		}
 		if slices.Contains(versions[:i], version) {
-			return nil, fmt.Errorf("--kubernetes: %s is there twice", version)
+			return nil, fmt.Errorf("--kubernetes: %s is listed twice", version)
 		}
 	}
 	return versions, nil
@@ -79,14 +80,14 @@ func execEach(s streams, versions, own, command []string, signals <-chan os.Sign
 }
 
 func printVersions(s streams, results []versionResult) error {
-	w := tabwriter.NewWriter(s.out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "\nKUBERNETES\tRESULT\tTIME") // the command may not have ended its last line
+	// The last line of the command may have no end.
+	rows := [][]string{{"\nKUBERNETES", "RESULT", "TIME"}}
 	for _, r := range results {
 		result := "ok"
 		if r.code > 0 {
 			result = fmt.Sprintf("exit code %d", r.code)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.1f s\n", r.version, result, r.took.Seconds())
+		rows = append(rows, []string{r.version, result, fmt.Sprintf("%.1f s", r.took.Seconds())})
 	}
-	return w.Flush()
+	return output.Table(s.out, rows)
 }

@@ -1,48 +1,64 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
-	"sync"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/cli/internal/develop"
 	"github.com/kinproc/kinproc/server/internal/disturb"
+	"github.com/kinproc/kinproc/server/internal/explorer"
+	"github.com/kinproc/kinproc/server/internal/invariant"
 )
 
 // exploreOptions are the flags of kinproc explore.
 type exploreOptions struct {
 	prepare               []string
 	act                   []string
+	always                []string
+	rules                 []*invariant.Rule // of always
+	pairs, hold, minimise bool
 	settle, patience      time.Duration
 	max, parallel         int
+	networks              bool // whether each controller has a network of its own
 	budget                time.Duration
 	seed                  uint64
-	only                  string
+	only                  []string
+	list                  bool
 	output, junit, report string
+	logs                  string
+	server                server.Options // some of them
+	load                  load
 }
 
 func newExploreCmd(s streams) *cobra.Command {
 	o := &exploreOptions{}
 	cmd := &cobra.Command{
 		Use:   "explore [flags] -- PROGRAM [ARGUMENT...]",
-		Short: "Crash a controller at each of its writes, and see whether it gets over it",
-		Long: `Run a controller and a script that does what a user does, first undisturbed, and then with one
+		Short: "Crash a controller at each of its writes, and see whether it recovers",
+		Long: `Run a controller and a script with a user's steps, first undisturbed, and then with one
 disturbance after the other: the controller is killed before or after one of its writes, loses an
 answer, meets a conflict, starts with a cache that is behind, or sees events late or not at all.
-Each run has a control plane of its own. Whatever ends differently is a finding.
+Each run has a control plane of its own. A final state that differs is a finding.
 
   kinproc explore --prepare config/crd --act create.sh --act scale.sh -- ./manager
 
 The controller and the scripts find the control plane by the environment variable KUBECONFIG. The
-exit code is 1 if there are findings. An interrupt ends the search with a report of what was
+exit code is 1 if there are findings. An interrupt ends the exploration with a report of what was
 tried.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -61,19 +77,42 @@ tried.`,
 	f.StringArrayVar(&o.prepare, "prepare", nil,
 		"file or folder of manifests that exist before the controller starts; may be repeated")
 	f.StringArrayVar(&o.act, "act", nil,
-		"script that does what a user does; of several, each begins when the system is at rest")
+		"script with steps of a user; of several, each starts when the system is idle")
+	f.StringArrayVar(&o.always, "always", nil,
+		"what is to be true at each revision, in CEL, such as 'pods.size() <= 3' or, about "+
+			"changes, 'claims: old == null || new != null'; may be repeated")
+	f.BoolVar(&o.pairs, "pairs", false,
+		"try a crash during the recovery from each disturbance that the controller survives, too")
+	f.BoolVar(&o.minimise, "minimise", false,
+		"leave out scripts and manifests, one after the other, as long as there is the same "+
+			"finding, and say which of them it needs")
+	f.BoolVar(&o.hold, "hold-while-waiting", false,
+		"hold events back, and keep the controller away when it is to miss a change, until the "+
+			"script ends, even if the script waits for something")
 	f.DurationVar(&o.settle, "settle", 2*time.Second,
-		"how long nothing must happen until the system counts as being at rest")
+		"how long nothing must happen until the system counts as idle")
 	f.DurationVar(&o.patience, "patience", 30*time.Second,
-		"how long the system may take to come to rest with the right end state")
-	f.IntVar(&o.max, "max", 0, "number of disturbances at most; 0 is all")
-	f.DurationVar(&o.budget, "budget", 0, "time after which no disturbance begins; 0 is no limit")
-	f.IntVar(&o.parallel, "parallel", 1,
-		"number of controllers that run at the same time, which must not need the same port")
+		"how long the system may take to become idle in the right final state; a third of that, "+
+			"if the controller sends no request")
+	f.IntVar(&o.max, "max", 0, "maximum number of disturbances; 0 is all")
+	f.DurationVar(&o.budget, "budget", 0, "time after which no disturbance starts; 0 is no limit")
+	f.IntVar(&o.parallel, "parallel", 0, "number of controllers that run at the same time, each in a "+
+		"network namespace of its own on Linux as root, where webhooks and stand-ins cannot be "+
+		"reached; 0 is as many as keep the processors busy, and 1 without namespaces; 1 runs the "+
+		"controller in the network of this machine")
 	f.Uint64Var(&o.seed, "seed", 0, "another order of the disturbances of each kind")
-	f.StringVar(&o.only, "run", "", "name of the only disturbance to try")
-	f.StringVarP(&o.output, "output", "o", "text", "format of the report: text or json")
+	f.StringSliceVar(&o.only, "run", nil, "disturbances to try: names, patterns such as "+
+		"'missed-*', and kinds such as stale-restart")
+	f.BoolVar(&o.list, "list", false,
+		"print the names of the disturbances and try none; with --pairs, those are tried that a "+
+			"crash may follow")
+	f.BoolVar(&o.server.PodBehaviors, "pod-behaviors", false, "as with kinproc start")
+	f.StringSliceVar(&o.server.StandInPorts, "stand-in-ports", nil, "as with kinproc start")
+	f.StringVarP(&o.output, "output", "o", "text",
+		"format of the report: text, json, or github, whose workflows show each finding as an error")
 	f.StringVar(&o.junit, "junit", "", "file for a report in JUnit's format")
+	f.StringVar(&o.logs, "logs", "", "directory for a file with what the controller prints for each of "+
+		"its lives")
 	f.StringVar(&o.report, "html", "", "file for a report as a web page")
 	return cmd
 }
@@ -81,7 +120,7 @@ tried.`,
 func (o *exploreOptions) validate() error {
 	var errs []error
 	if len(o.act) == 0 {
-		errs = append(errs, errors.New("--act is required: without it nothing happens"))
+		errs = append(errs, errors.New("--act is required: without it, nothing happens"))
 	}
 	for _, path := range append(o.act, o.prepare...) {
 		if _, err := os.Stat(path); err != nil {
@@ -91,11 +130,22 @@ func (o *exploreOptions) validate() error {
 	if o.settle <= 0 || o.patience <= o.settle {
 		errs = append(errs, errors.New("--settle must be positive, and --patience longer"))
 	}
-	if o.parallel < 1 {
-		errs = append(errs, fmt.Errorf("--parallel %d: must be at least 1", o.parallel))
+	var err error
+	if o.rules, err = invariant.ParseAll(o.always); err != nil {
+		errs = append(errs, fmt.Errorf("--always: %w", err))
 	}
-	if o.output != "text" && o.output != "json" {
-		errs = append(errs, fmt.Errorf("--output %q: must be text or json", o.output))
+	errs = append(errs, o.server.Validate()...)
+	if o.max < 0 || o.budget < 0 {
+		errs = append(errs, errors.New("--max and --budget must not be negative"))
+	}
+	if slices.Contains(o.only, disturb.PairName) && !o.pairs {
+		errs = append(errs, errors.New("--run pair: without --pairs, there are none"))
+	}
+	if o.parallel < 0 {
+		errs = append(errs, fmt.Errorf("--parallel %d: must not be negative", o.parallel))
+	}
+	if reportFormats[o.output] == nil {
+		errs = append(errs, fmt.Errorf("--output %q: must be text, json or github", o.output))
 	}
 	if len(errs) > 0 {
 		return usageError{errors.Join(errs...)}
@@ -103,13 +153,7 @@ func (o *exploreOptions) validate() error {
 	return nil
 }
 
-// programCase is a case whose controller is a program.
-type programCase struct {
-	disturb.Case
-	prepared *server.Snapshot
-}
-
-// explore runs the case undisturbed and then disturbed, and reports what it finds.
+// explore runs the program undisturbed and then disturbed, and reports what it finds.
 func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -119,39 +163,63 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 		return usageError{err}
 	}
 	setLogging(0)
-	c := &programCase{Case: disturb.Case{
-		Controller: func(ctx context.Context, config *rest.Config) error {
-			return runProgram(ctx, config, program, args)
-		},
-		Act: func(ctx context.Context, config *rest.Config, rest func()) error {
-			return runScripts(ctx, config, o.act, rest)
-		},
-		Settle: o.settle, Patience: o.patience,
-	}}
-	begin := time.Now()
-	fmt.Fprintln(s.err, "kinproc: two runs without a disturbance")
-	lesson, err := c.learn(ctx, o.prepare)
+	if o.logs != "" {
+		if err := os.MkdirAll(o.logs, 0o700); err != nil {
+			return err
+		}
+	}
+	o.chooseNetworks(s)
+	manifests, err := readManifests(o.prepare)
 	if err != nil {
 		return err
 	}
-	all := lesson.Disturbances(o.seed)
-	if o.only != "" {
-		var some []disturb.Disturbance
-		for _, d := range all {
-			if d.Name() == o.only {
-				some = append(some, d)
+	x := &exploring{exploreOptions: o, program: program, args: args}
+	var from *server.Snapshot
+	e := explorer.Exploration{
+		Prepare: func(ctx context.Context) (err error) {
+			fmt.Fprintln(s.err, "kinproc: two runs without a disturbance")
+			from, err = x.prepared(ctx, manifests)
+			return err
+		},
+		Try: func(ctx context.Context, session *disturb.Session, baseline *disturb.Baseline) (
+			*disturb.Outcome, error,
+		) {
+			if baseline == nil {
+				defer o.load.add(time.Now(), develop.ProcessorTime())
 			}
-		}
-		if all = some; len(all) == 0 {
-			return usageError{fmt.Errorf("--run %q: there is no such disturbance", o.only)}
-		}
+			return x.try(ctx, from, o.act, session, baseline)
+		},
+		Progress: func(r *explorer.Result, p explorer.Progress) {
+			if r.Report != "" {
+				fmt.Fprintf(s.err, "\n%s\n", r.Report)
+			}
+			left := ""
+			if p.Tried < p.Of {
+				left = fmt.Sprintf(", about %v left", p.Left.Round(time.Second))
+			}
+			fmt.Fprintf(s.err, "kinproc: %d of %d disturbances, %d findings%s\n", p.Tried, p.Of, p.Findings,
+				left)
+		},
+		Names: o.only, Pairs: o.pairs, Max: o.max, Budget: o.budget, Seed: o.seed,
+		Parallel: func() int { return cmp.Or(o.parallel, o.load.parallel(runtime.GOMAXPROCS(0))) },
 	}
-	if o.max > 0 && len(all) > o.max {
-		all = all[:o.max]
+	if o.minimise {
+		x.leaveOut(&e, manifests)
 	}
-	r, err := o.tryAll(ctx, s, c, lesson, all, begin)
+	if o.list {
+		names, err := e.List(ctx)
+		for _, name := range names {
+			fmt.Fprintln(s.out, name)
+		}
+		return asUsage(err)
+	}
+	r, err := e.Run(ctx)
+	err = asUsage(err)
+	if r == nil {
+		return err
+	}
 	// What was found until an error or an interrupt is reported too.
-	if err := errors.Join(r.write(s, o), err); err != nil {
+	if err := errors.Join(o.write(s, r), err); err != nil {
 		return err
 	}
 	if r.Findings > 0 {
@@ -160,101 +228,117 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 	return nil
 }
 
-// tryAll tries the disturbances. The report has those that were tried before an error.
-func (o *exploreOptions) tryAll(
-	ctx context.Context, s streams, c *programCase, lesson *disturb.Lesson,
-	all []disturb.Disturbance, begin time.Time,
-) (*exploreReport, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	results := make([]*exploreResult, len(all))
-	next := make(chan int)
-	var mu sync.Mutex // guards done and findings, and the lines
-	done, findings := 0, 0
-	var workers sync.WaitGroup
-	for range o.parallel {
-		workers.Go(func() {
-			for i := range next {
-				d, began := all[i], time.Now()
-				try := func() (*disturb.Outcome, error) { return c.try(ctx, d, lesson) }
-				outcome, err := try()
-				if err != nil {
-					cancel(fmt.Errorf("%s: %w", d.Name(), err))
-					continue
-				}
-				found, err := lesson.Judge(d, outcome, try)
-				if err != nil {
-					cancel(fmt.Errorf("%s, second try: %w", d.Name(), err))
-				}
-				result := newExploreResult(d, outcome, found, time.Since(began))
-				mu.Lock()
-				results[i] = result
-				done++
-				if result.Report != "" {
-					findings++
-					fmt.Fprintf(s.err, "\n%s\n", result.Report)
-				}
-				fmt.Fprintf(s.err, "kinproc: %d of %d disturbances, %d findings\n", done, len(all), findings)
-				mu.Unlock()
-			}
-		})
-	}
-	for i := range all {
-		if ctx.Err() != nil || o.budget > 0 && time.Since(begin) > o.budget {
-			break
+// newCase returns the program and the scripts, and what ends their network. The control plane is the
+// one to which requests go that need a connection of their own.
+func (o *exploreOptions) newCase(
+	direct *rest.Config, session *disturb.Session, program string, args, acts []string,
+) (*disturb.Case, func(), error) {
+	var network *develop.Network
+	if o.networks {
+		var err error
+		if network, err = develop.NewNetwork(); err != nil {
+			return nil, nil, err
 		}
-		next <- i
 	}
-	close(next)
-	workers.Wait()
-	return newExploreReport(results, time.Since(begin)), context.Cause(ctx)
+	access := func(config *rest.Config) develop.Access {
+		return develop.Access{Config: config, Upgrades: direct, Network: network}
+	}
+	var log func() (io.WriteCloser, error)
+	if o.logs != "" {
+		log = func() (io.WriteCloser, error) { return newLog(o.logs, session.Name()) }
+	}
+	return &disturb.Case{
+		Controller: func(ctx context.Context, config *rest.Config) error {
+			return develop.RunController(ctx, access(config), program, args, log)
+		},
+		Act: func(ctx context.Context, config *rest.Config, waitIdle func()) error {
+			return develop.RunScripts(ctx, access(config), acts, waitIdle)
+		},
+		Always: o.rules, HoldWhileWaiting: o.hold,
+		Settle: o.settle, Patience: o.patience, Silence: o.patience / 3,
+	}, network.Close, nil
 }
 
-// learn prepares the case, and runs it twice undisturbed.
-func (c *programCase) learn(ctx context.Context, prepare []string) (*disturb.Lesson, error) {
-	err := serve(ctx, c.options(nil), func(srv *server.Server) (err error) {
-		if err := createAll(ctx, srv.RESTConfig(), prepare); err != nil {
-			return fmt.Errorf("prepare: %w", err)
+// newLog makes a file for what a controller prints in one of its lives.
+func newLog(dir, disturbance string) (io.WriteCloser, error) {
+	const longest = 200 // with what follows, file systems allow 255
+	disturbance = disturbance[:min(len(disturbance), longest)]
+	for n := 1; ; n++ {
+		f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%s.%d.log", disturbance, n)),
+			os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if !errors.Is(err, fs.ErrExist) {
+			return f, err
 		}
-		c.prepared, err = srv.Snapshot(ctx)
+	}
+}
+
+// chooseNetworks decides whether each controller gets a network of its own. Without, one of them
+// runs at a time unless the flag says otherwise.
+func (o *exploreOptions) chooseNetworks(s streams) {
+	if o.parallel == 1 || o.parallel == 0 && len(o.server.StandInPorts) > 0 {
+		o.parallel = 1
+		return
+	}
+	network, err := develop.NewNetwork()
+	network.Close()
+	o.networks = err == nil
+	switch {
+	case err == nil:
+	case o.parallel == 0:
+		o.parallel = 1
+	default:
+		fmt.Fprintf(s.err, "kinproc: the controllers share the network of this machine, so they must not "+
+			"need the same port: %v\n", err)
+	}
+}
+
+// load is how busy the undisturbed runs kept the processors.
+type load struct{ elapsed, running time.Duration }
+
+// add adds a run, which began at a time, when so much time of processors had been used.
+func (l *load) add(begin time.Time, used time.Duration) {
+	l.elapsed += time.Since(begin)
+	l.running += develop.ProcessorTime() - used
+}
+
+// parallel returns how many runs keep processors busy. A run waits most of the time. Some of the
+// processors' time stays free, so that no run looks idle because it cannot run.
+func (l *load) parallel(processors int) int {
+	const share, most = 0.8, 8 // of each processor
+	n := int(share * float64(processors) * float64(l.elapsed) / float64(max(l.running, 1)))
+	return min(max(n, processors), most*processors)
+}
+
+// asUsage returns an error about --run or --always as one of usage.
+func asUsage(err error) error {
+	if wrong := (*invariant.Error)(nil); errors.As(err, &wrong) {
+		return usageError{fmt.Errorf("--always: %w", wrong)}
+	}
+	if unknown := (*explorer.UnknownError)(nil); errors.As(err, &unknown) ||
+		errors.Is(err, path.ErrBadPattern) {
+		return usageError{fmt.Errorf("--run: %w", err)}
+	}
+	return err
+}
+
+// write writes the report to standard output, and to the files that the flags name.
+func (o *exploreOptions) write(s streams, r *explorer.Report) error {
+	if err := reportFormats[o.output](r, s.out); err != nil {
 		return err
-	})
+	}
+	return errors.Join(writeReport(r, o.junit, junitReport), writeReport(r, o.report, htmlReport))
+}
+
+// writeReport writes to a file, if it has a name.
+func writeReport(
+	r *explorer.Report, path string, write func(*explorer.Report, io.Writer) error,
+) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Create(path)
 	if err != nil {
-		return nil, err
-	}
-	var undisturbed [2]*disturb.Outcome
-	for i := range undisturbed {
-		if undisturbed[i], err = c.try(ctx, disturb.Disturbance{}, nil); err != nil {
-			return nil, err
-		}
-	}
-	return disturb.Learn(undisturbed[0], undisturbed[1])
-}
-
-// try runs the case once.
-func (c *programCase) try(
-	ctx context.Context, d disturb.Disturbance, lesson *disturb.Lesson,
-) (outcome *disturb.Outcome, err error) {
-	session := disturb.NewSession(d)
-	err = serve(ctx, c.options(session), func(srv *server.Server) error {
-		admin, err := srv.InProcessConfig("explore", "system:masters")
-		if err != nil {
-			return err
-		}
-		outcome, err = c.Run(ctx, session, admin, lesson)
 		return err
-	})
-	if err == nil {
-		err = context.Cause(ctx) // the outcome may be that of an interrupt
 	}
-	return outcome, err
-}
-
-// options returns the options of a control plane for the session, or for the one to prepare.
-func (c *programCase) options(session *disturb.Session) server.Options {
-	o := server.Options{Controllers: []string{"*"}, SimulatedNodes: 1, Log: logr.Discard()}
-	if session != nil {
-		o.From, o.AuditBackend = c.prepared, session
-	}
-	return o
+	return errors.Join(write(r, f), f.Close())
 }

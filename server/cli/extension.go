@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/kinproc/kinproc/chain/documents"
+	"github.com/kinproc/kinproc/server/cli/internal/develop"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 	"github.com/kinproc/kinproc/server/cli/internal/scaffold"
 	"github.com/kinproc/kinproc/server/extension"
 )
@@ -77,7 +73,7 @@ func newExtensionAddKindCmd(s streams) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			k := &o.project.Kind
 			if k.Group == "" || k.Version == "" || k.Kind == "" {
-				return usageError{errors.New("add kind takes --group, --version and --kind")}
+				return usageError{errors.New("add kind requires --group, --version and --kind")}
 			}
 			o.complete("")
 			if err := k.Validate(); err != nil {
@@ -107,7 +103,7 @@ is a view of the object that changes one field of its status; edit what it may c
 		RunE: func(_ *cobra.Command, args []string) error {
 			k := &o.project.Kind
 			if k.Group == "" || k.Version == "" || k.Kind == "" || name == "" {
-				return usageError{errors.New("add subresource takes --group, --version, --kind and " +
+				return usageError{errors.New("add subresource requires --group, --version, --kind and " +
 					"--subresource")}
 			}
 			o.complete("")
@@ -135,25 +131,32 @@ func printFiles(s streams, args, files []string) {
 }
 
 func newExtensionRunCmd(s streams) *cobra.Command {
-	var o extensionRun
+	var kubeconfig, listen string
 	cmd := &cobra.Command{
 		Use:   "run [DIR]",
 		Short: "Build, run and register an extension API server, and again after each change",
 		Long: `Build the extension API server in DIR, or in the working directory, run it and register it with
 an ephemeral control plane, or with the one of --kubeconfig. After a change of a Go file, build and
-run it again; its objects stay. Ctrl-C ends it all, and takes back the registration.
+run it again; its objects stay. Ctrl-C stops everything and unregisters the server.
 
 The control plane of --kubeconfig must reach this machine. If it runs in containers or behind a
 router, name an address that it reaches, such as --listen 172.18.0.1:0 for kind on Linux.`,
 		Args: atMostOneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.dir = folderOf(args)
-			return o.run(cmd.Context(), s)
+			return withControlPlane(cmd.Context(), s, "extension", "extension API server", folderOf(args),
+				kubeconfig, func(ctx context.Context, p develop.Project) error {
+					address, err := develop.Reachable(listen, p.Config.Host)
+					if err != nil {
+						return usageError{err}
+					}
+					return develop.Extension{
+						Project: p, Address: address, Unregister: kubeconfig != "",
+					}.Run(ctx)
+				})
 		},
 	}
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "",
-		"kubeconfig of the control plane; if empty, an ephemeral one is started")
-	cmd.Flags().StringVar(&o.listen, "listen", "",
+	addOwnFlag(cmd, &kubeconfig)
+	cmd.Flags().StringVar(&listen, "listen", "",
 		"host:port at which the control plane reaches the server; if empty, any free port of the "+
 			"address from which this machine reaches the control plane")
 	return cmd
@@ -164,13 +167,13 @@ const registrationTimeout = time.Minute
 
 func newExtensionRegisterCmd(s streams) *cobra.Command {
 	return newRegistrationCmd(s, "register",
-		"Register an extension API server that runs, and wait until it is available",
+		"Register a running extension API server, and wait until it is available",
 		extension.Register, "registered")
 }
 
 func newExtensionUnregisterCmd(s streams) *cobra.Command {
 	return newRegistrationCmd(s, "unregister",
-		"Take back the registration of an extension API server",
+		"Unregister an extension API server",
 		extension.Unregister, "unregistered")
 }
 
@@ -187,13 +190,13 @@ Service, EndpointSlice and APIServices, as the server writes them with --registr
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
-				return usageError{fmt.Errorf("%s takes --filename", name)}
+				return usageError{fmt.Errorf("%s requires --filename", name)}
 			}
-			r, err := readRegistration(file)
+			r, err := develop.ReadRegistration(file)
 			if err != nil {
 				return err
 			}
-			config, err := clientConfig(kubeconfig)
+			config, err := sandbox.ClientConfig(kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -209,8 +212,7 @@ Service, EndpointSlice and APIServices, as the server writes them with --registr
 		},
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of the registration")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
-		"kubeconfig of the control plane; if empty, KUBECONFIG or the working directory's sandbox")
+	addKubeconfigFlag(cmd, &kubeconfig)
 	return cmd
 }
 
@@ -225,45 +227,4 @@ zz_generated.docs.go. An extension API server describes its kinds with them.`,
 			return scaffold.Document(folderOf(args))
 		},
 	}
-}
-
-// readRegistration reads the manifests that register a server.
-func readRegistration(file string) (*extension.Registration, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the registration: %w", err)
-	}
-	r := &extension.Registration{}
-	for document, err := range documents.Split(data) {
-		var kind metav1.TypeMeta
-		if err == nil {
-			err = documents.Decode(document, &kind)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the registration in %s: %w", file, err)
-		}
-		var object any
-		switch kind.Kind {
-		case "Service":
-			r.Service = &corev1.Service{}
-			object = r.Service
-		case "EndpointSlice":
-			r.EndpointSlice = &discoveryv1.EndpointSlice{}
-			object = r.EndpointSlice
-		case "APIService":
-			a := &apiregistrationv1.APIService{}
-			r.APIServices = append(r.APIServices, a)
-			object = a
-		default:
-			return nil, fmt.Errorf("%s has a %q: a registration has a Service, APIServices, and perhaps an "+
-				"EndpointSlice", file, kind.Kind)
-		}
-		if err := documents.DecodeStrict(document, object); err != nil {
-			return nil, fmt.Errorf("read the registration in %s: %w", file, err)
-		}
-	}
-	if r.Service == nil || len(r.APIServices) == 0 {
-		return nil, fmt.Errorf("%s is no registration: it has no Service or no APIService", file)
-	}
-	return r, nil
 }

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 
@@ -25,6 +24,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kinproc/kinproc/chain/history"
+	"github.com/kinproc/kinproc/server/cli/internal/output"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 )
 
 // pastVersions is which versions kinproc history shows, and how.
@@ -61,13 +62,13 @@ after a restart unless etcd is an external one. The data of Secrets is not shown
 			case o.output != "" && o.output != "json" && o.output != "yaml":
 				return usageError{fmt.Errorf("--output: %q is not a format, use json or yaml", o.output)}
 			case len(args) == 1 && strings.HasSuffix(args[0], "/"):
-				return usageError{fmt.Errorf("%s has no name behind the slash", args[0])}
+				return usageError{fmt.Errorf("%s has no name after the slash", args[0])}
 			case name != "" && o.options.Labels != "":
 				return usageError{errors.New("a name cannot be provided when a selector is specified")}
 			case o.options.At != 0 && (name == "" || o.follow):
-				return usageError{errors.New("--at is for one object, and not for --follow")}
+				return usageError{errors.New("--at requires one object, and cannot be used with --follow")}
 			case o.allNamespaces && (typ == "" || name != ""):
-				return usageError{errors.New("--all-namespaces is for a type without a name")}
+				return usageError{errors.New("--all-namespaces requires a type without a name")}
 			case o.options.Limit < 1 || o.options.Limit > history.MaxLimit:
 				return usageError{fmt.Errorf("--limit: %d is not between 1 and %d", o.options.Limit,
 					history.MaxLimit)}
@@ -75,7 +76,7 @@ after a restart unless etcd is an external one. The data of Secrets is not shown
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			config, namespace, err := clientConfigIn(o.kubeconfig)
+			config, namespace, err := sandbox.ClientConfigIn(o.kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -90,9 +91,8 @@ after a restart unless etcd is an external one. The data of Secrets is not shown
 			return o.run(ctx, s, config, path)
 		},
 	}
+	addKubeconfigFlag(cmd, &o.kubeconfig)
 	f := cmd.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"kubeconfig of the server; if empty, KUBECONFIG or the working directory's sandbox")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the objects; that of the "+
 		"kubeconfig if empty")
 	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show objects of all namespaces")
@@ -213,9 +213,11 @@ func (o *pastVersions) print(w io.Writer, versions ...history.Version) error {
 		return nil
 	}
 	var table bytes.Buffer
-	columns := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	var rows [][]string
 	if !o.follow {
-		fmt.Fprintln(columns, "REVISION\tTIME\tOBJECT\tEVENT\tUSER\tCLIENT\tVERB\tMANAGER")
+		rows = append(rows, []string{
+			"REVISION", "TIME", "OBJECT", "EVENT", "USER", "CLIENT", "VERB", "MANAGER",
+		})
 	}
 	for _, v := range versions {
 		at, by := "–", history.Writer{}
@@ -233,10 +235,12 @@ func (o *pastVersions) print(w io.Writer, versions ...history.Version) error {
 			verb += " " + by.Subresource
 		}
 		client, _, _ := strings.Cut(by.UserAgent, " ")
-		fmt.Fprintf(columns, "%d\t%s\t%s/%s\t%s\t%s\t%s\t%s\t%s\n", v.Revision, at, v.Resource, v.Name,
-			v.Event, cell(who), cell(client), cell(verb), cell(by.Manager))
+		rows = append(rows, []string{
+			strconv.FormatInt(v.Revision, 10), at, v.Resource + "/" + v.Name, v.Event, cell(who),
+			cell(client), cell(verb), cell(by.Manager),
+		})
 	}
-	if err := columns.Flush(); err != nil {
+	if err := output.Table(&table, rows); err != nil {
 		return err
 	}
 	lines := bytes.SplitAfter(table.Bytes(), []byte("\n"))
@@ -250,7 +254,7 @@ func (o *pastVersions) print(w io.Writer, versions ...history.Version) error {
 		if _, err := w.Write(lines[i]); err != nil {
 			return err
 		}
-		if err := o.printChanges(w, v.Changes); err != nil {
+		if err := o.printChanges(w, v); err != nil {
 			return err
 		}
 	}
@@ -290,16 +294,11 @@ const maxChanges = 20
 // changeColors are the colors of changes by their first letters: green, red and yellow.
 var changeColors = map[byte]int{'+': 32, '-': 31, '~': 33}
 
-func (o *pastVersions) printChanges(w io.Writer, changes []history.Change) error {
+func (o *pastVersions) printChanges(w io.Writer, v history.Version) error {
 	var text strings.Builder
-	for i, c := range changes {
-		if i == maxChanges {
-			fmt.Fprintf(&text, "    … and %d more\n", len(changes)-i)
-			break
-		}
-		line := c.String()
-		if o.colors {
-			line = fmt.Sprintf("\x1b[%dm%s\x1b[0m", changeColors[line[0]], line)
+	for _, line := range v.Summary(maxChanges) {
+		if color, ok := changeColors[line[0]]; o.colors && ok {
+			line = fmt.Sprintf("\x1b[%dm%s\x1b[0m", color, line)
 		}
 		fmt.Fprintf(&text, "    %s\n", line)
 	}
@@ -309,9 +308,7 @@ func (o *pastVersions) printChanges(w io.Writer, changes []history.Change) error
 
 func printYAMLOrJSON(w io.Writer, format string, value any) error {
 	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(value)
+		return output.JSON(w, value)
 	}
 	text, err := yaml.Marshal(value)
 	if err != nil {

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,7 +30,7 @@ func newKubectlCmd(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl",
 		Short: "Run kubectl, by default against the sandbox of this directory",
-		Long: `Run kubectl. It is the real one, built into this program.
+		Long: `Run kubectl: the real one, built into this program.
 
 It talks to the sandbox of the working directory or of the nearest directory above, unless
 --kubeconfig or KUBECONFIG names another server. A sandbox that belongs to somebody else, or whose
@@ -65,21 +67,21 @@ func newKubectlConfig(s streams) *genericclioptions.ConfigFlags {
 func newSandboxKubectl(s streams, args []string) (*cobra.Command, error) {
 	config := newKubectlConfig(s)
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
-		sandbox, err := sandboxForKubectl(".", args)
+		found, err := sandboxForKubectl(".", args)
 		if err != nil {
 			return nil, err
 		}
-		sandbox.guard(config)
-		sandbox.explain(config)
+		guard(config, found)
+		explain(config, found)
 		// kubectl fails if a named file does not exist, so do not name one if the caller chooses
 		// the server with a flag.
 		if !slices.ContainsFunc(args, func(arg string) bool {
 			return strings.HasPrefix(arg, "--server") || strings.HasPrefix(arg, "-s")
 		}) {
-			*config.KubeConfig = sandbox.kubeconfig
+			*config.KubeConfig = found.Kubeconfig
 		}
 		// kubectl config and plugins use only this variable.
-		if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, sandbox.kubeconfig); err != nil {
+		if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, found.Kubeconfig); err != nil {
 			return nil, err
 		}
 	}
@@ -90,8 +92,8 @@ func newRealKubectl(
 	s streams, config *genericclioptions.ConfigFlags, args []string,
 ) *cobra.Command {
 	io := genericiooptions.IOStreams{In: s.in, Out: s.out, ErrOut: s.err}
-	// An alias of a kuberc file sets the arguments of the command, which SetArgs would undo. Without
-	// an alias, cobra takes those of the process, which does nothing but run kubectl.
+	// An alias of a kuberc file sets the arguments of the command, which SetArgs would undo.
+	// Without an alias, cobra takes those of the process, which does nothing but run kubectl.
 	os.Args = append(os.Args[:1:1], args...)
 	// kubectl logs before it parses its flags, for example that it has found no preferences. The
 	// parser refuses what is no number.
@@ -156,4 +158,29 @@ func printKubectlVersion(
 		return err
 	}
 	return serverErr
+}
+
+// completeKubectl asks kubectl for completions, which include object names.
+func completeKubectl(
+	_ *cobra.Command, args []string, typed string,
+) ([]string, cobra.ShellCompDirective) {
+	var answer, complaints bytes.Buffer
+	request := append([]string{cobra.ShellCompRequestCmd}, args...)
+	k, err := newSandboxKubectl(streams{in: strings.NewReader(""), out: &answer, err: &complaints},
+		append(request, typed))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	k.SetOut(&answer)
+	k.SetErr(&complaints)
+	if err := k.Execute(); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	lines := strings.Split(strings.TrimSpace(answer.String()), "\n")
+	last := lines[len(lines)-1]
+	directive, err := strconv.Atoi(strings.TrimPrefix(last, ":"))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return lines[:len(lines)-1], cobra.ShellCompDirective(directive)
 }

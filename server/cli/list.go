@@ -7,11 +7,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/kinproc/kinproc/server/cli/internal/output"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 )
 
 func newListCmd(s streams) *cobra.Command {
@@ -19,7 +21,7 @@ func newListCmd(s streams) *cobra.Command {
 		Use:   "list",
 		Short: "List all sandboxes of this user, running or stopped",
 		Long: `List all sandboxes of this user: those that are running, and those that are stopped with
-their data. SINCE is how long a sandbox has been running or stopped. MEMORY is what is resident of
+their data. SINCE is how long a sandbox has been running or stopped. MEMORY is the resident memory of
 its process.
 
   kinproc list
@@ -28,7 +30,7 @@ its process.
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			all, err := sandboxesOfUser()
+			all, err := sandbox.OfUser()
 			if err != nil {
 				return err
 			}
@@ -36,43 +38,44 @@ its process.
 				fmt.Fprintln(s.err, "kinproc: there are no sandboxes; start one with kinproc start")
 				return nil
 			}
-			w := tabwriter.NewWriter(s.out, 0, 8, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tSTATUS\tVERSION\tKUBERNETES\tADDRESS\tNODES\tMEMORY\tSINCE\tDIRECTORY")
-			for _, l := range all {
-				fmt.Fprintln(w, strings.Join(l.columns(), "\t"))
+			rows := [][]string{{
+				"NAME", "STATUS", "VERSION", "KUBERNETES", "ADDRESS", "NODES", "MEMORY", "SINCE", "DIRECTORY",
+			}}
+			for _, found := range all {
+				rows = append(rows, columnsOf(found))
 			}
-			return w.Flush()
+			return output.Table(s.out, rows)
 		},
 	}
 }
 
-func (l listed) columns() []string {
+func columnsOf(s *sandbox.Sandbox) []string {
 	const none = "-"
-	status, version, kubernetes := "stopped", l.Version, l.Kubernetes
+	status, version, kubernetes := "stopped", s.Version, s.Kubernetes
 	address, nodes, memory, since := none, none, none, none
 	switch {
-	case l.wrong != nil:
+	case s.Wrong != nil:
 		status = "untrusted"
-	case l.record != nil:
-		status, version, kubernetes = "running", l.record.Version, l.record.Kubernetes
-		nodes = strconv.Itoa(l.record.Nodes)
-		if u, err := url.Parse(l.record.URL); err == nil {
+	case s.Record != nil:
+		status, version, kubernetes = "running", s.Record.Version, s.Record.Kubernetes
+		nodes = strconv.Itoa(s.Record.Nodes)
+		if u, err := url.Parse(s.Record.URL); err == nil {
 			address = u.Host
 		}
-		if bytes, ok := residentMemory(l.record.PID); ok {
+		if bytes, ok := residentMemory(s.Record.PID); ok {
 			memory = fmt.Sprintf("%d MiB", (bytes+1<<19)>>20)
 		}
-		since = duration.HumanDuration(time.Since(l.record.Started))
-	case !l.Stopped.IsZero():
-		since = duration.HumanDuration(time.Since(l.Stopped))
+		since = duration.HumanDuration(time.Since(s.Record.Started))
+	case !s.Ended.IsZero():
+		since = duration.HumanDuration(time.Since(s.Ended))
 	}
-	directory := l.Folder
-	if l.Ephemeral {
+	directory := s.Folder
+	if s.Ephemeral {
 		directory += " (ephemeral)"
 	}
 	return []string{
-		shownName(l.Name), status, oneLineOf(version), oneLineOf(cmp.Or(kubernetes, none)),
-		oneLineOf(address), nodes, memory, since, oneLineOf(directory),
+		sandbox.ShownName(s.Name), status, output.Line(version), output.Line(cmp.Or(kubernetes, none)),
+		output.Line(address), nodes, memory, since, output.Line(directory),
 	}
 }
 

@@ -2,15 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kinproc/kinproc/server/cli/internal/output"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 )
 
 func newLogsCmd(s streams) *cobra.Command {
@@ -18,7 +16,7 @@ func newLogsCmd(s streams) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "logs [NAME]",
-		Short: "Print the log of a sandbox that runs in the background, or did",
+		Short: "Print the log of a sandbox in the background",
 		Long: `Print the log of a sandbox that kinproc start --detach has started: the one that is
 running in this directory or the nearest one above, or the one with the given name. If none is
 running, it is the log of the last one. With -f, the command goes on until the sandbox ends.
@@ -33,48 +31,39 @@ The log is that of the control plane. Those of pods are shown by kinproc kubectl
 			if err := flags.take(args); err != nil {
 				return err
 			}
-			folder, err := flags.folderWithLog()
+			found, err := flags.withLog()
 			if err != nil {
 				return err
 			}
 			ctx, stop := untilInterrupted(cmd.Context())
 			defer stop()
-			return printLog(ctx, s.out, folder, follow)
+			return printLog(ctx, s.out, found, follow)
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox ends")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the sandbox ends")
 	return cmd
 }
 
-// folderWithLog returns the folder of the running sandbox that is meant or, if there is none, of
-// the stopped one.
-func (f *sandboxFlags) folderWithLog() (string, error) {
-	running, err := f.pickRunning()
+// withLog returns the running sandbox that is meant or, if there is none, the stopped one.
+func (f *sandboxFlags) withLog() (*sandbox.Sandbox, error) {
+	running, err := f.Running()
 	if err == nil {
-		return running.folder, nil
+		return running, nil
 	}
-	if kept, keptErr := f.pickKept(); keptErr == nil {
-		return kept.Folder, nil
+	if kept, keptErr := f.Kept(); keptErr == nil {
+		return kept, nil
 	}
-	return "", err
+	return nil, err
 }
 
 // logInterval is how often to look whether there is more in a log.
 const logInterval = 50 * time.Millisecond
 
-// printLog prints the log of a folder. If it follows, it returns when the sandbox or ctx has ended.
-func printLog(ctx context.Context, w io.Writer, folder string, follow bool) error {
-	private, err := openPrivate(folder, os.Geteuid())
-	if err != nil {
-		return err
-	}
-	defer private.close()
-	file, err := private.open(logName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no log in %s: only a sandbox that was started with --detach has one",
-			filepath.Clean(folder))
-	}
+// printLog prints the log of a sandbox. If it follows the log, it returns when the sandbox or ctx
+// has ended.
+func printLog(ctx context.Context, w io.Writer, s *sandbox.Sandbox, follow bool) error {
+	file, err := s.OpenLog()
 	if err != nil {
 		return err
 	}
@@ -82,8 +71,8 @@ func printLog(ctx context.Context, w io.Writer, folder string, follow bool) erro
 	tick := time.NewTicker(logInterval)
 	defer tick.Stop()
 	for {
-		runs, _ := running(folder) // before reading, so that the last lines are not missed
-		if err := copyVisible(w, file); err != nil {
+		runs := s.Held() // before reading, so that the last lines are not missed
+		if err := output.Copy(w, file); err != nil {
 			return err
 		}
 		if !follow || !runs {

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
+	"github.com/kinproc/kinproc/server/cli/internal/develop"
 	"github.com/kinproc/kinproc/server/cli/internal/scaffold"
 )
 
@@ -39,13 +42,14 @@ operator has admission webhooks.
 }
 
 func newOperatorRunCmd(s streams) *cobra.Command {
-	var o operatorRun
+	var kubeconfig string
+	var own []string // the operator's arguments
 	cmd := &cobra.Command{
 		Use:   "run [DIR] [-- ARGUMENT...]",
 		Short: "Build and run an operator, and again after each change",
 		Long: `Build the operator in DIR, or in the working directory, and run it with an ephemeral control
 plane, or with the one of --kubeconfig. After a change of a Go file or of a manifest, build and run
-it again; the objects stay. Ctrl-C ends it all.
+it again; the objects stay. Ctrl-C stops everything.
 
 Before each start, the definitions in config/crd.yaml, or in config/crd/bases, are installed. They
 stay on the control plane of --kubeconfig. If there is a config/webhook.yaml, or config/webhook, the
@@ -54,16 +58,18 @@ webhooks there are sent to the operator, which gets the flags --webhook-host, --
 for the operator.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
-				args, o.args = args[:n], args[n:]
+				args, own = args[:n], args[n:]
 			}
 			return atMostOneFolder(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.dir = folderOf(args[:len(args)-len(o.args)])
-			return o.run(cmd.Context(), s)
+			dir := folderOf(args[:len(args)-len(own)])
+			return withControlPlane(cmd.Context(), s, "operator", "operator", dir, kubeconfig,
+				func(ctx context.Context, p develop.Project) error {
+					return develop.Operator{Project: p, Args: own}.Run(ctx)
+				})
 		},
 	}
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "",
-		"kubeconfig of the control plane; if empty, an ephemeral one is started")
+	addOwnFlag(cmd, &kubeconfig)
 	return cmd
 }

@@ -37,7 +37,7 @@ func TestListen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return portOf(l.Addr().String()), func() { l.Close() }
+		return l.Addr().(*net.TCPAddr).Port, func() { l.Close() }
 	}
 	busy, free := hold()
 	defer free()
@@ -58,7 +58,7 @@ func TestListen(t *testing.T) {
 		"the address cannot be used": {standard: 1 << 20, want: -1},
 	} {
 		o := startOptions{server: server.Options{SecurePort: c.standard, BindAddress: "127.0.0.1"}}
-		o.memory.Port, o.inForce = c.kept, c.inForce
+		o.settled.Memory.Port, o.settled.InForce = c.kept, c.inForce
 		l, notice, err := o.listen()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -70,11 +70,11 @@ func TestListen(t *testing.T) {
 			continue
 		}
 		l.Close()
-		got := portOf(l.Addr().String())
+		got := l.Addr().(*net.TCPAddr).Port
 		if got == busy || c.want > 0 && got != c.want {
 			t.Errorf("%s: listens at %d", name, got)
 		}
-		if moved := strings.Contains(notice, "is in use; this sandbox takes "); moved !=
+		if moved := strings.Contains(notice, "is in use; this sandbox uses "); moved !=
 			(c.want == 0) {
 			t.Errorf("%s: says %q", name, notice)
 		}
@@ -91,7 +91,7 @@ func TestFailedStartSaysNothingOfPort(t *testing.T) {
 	defer busy.Close()
 	dir := filepath.Join(t.TempDir(), "data")
 	o := startOptions{server: server.Options{
-		DataDir: dir, SecurePort: portOf(busy.Addr().String()), BindAddress: "127.0.0.1",
+		DataDir: dir, SecurePort: busy.Addr().(*net.TCPAddr).Port, BindAddress: "127.0.0.1",
 		TLSCertFile: filepath.Join(dir, "nope"), TLSPrivateKeyFile: filepath.Join(dir, "nope"),
 	}}
 	var said strings.Builder

@@ -38,7 +38,7 @@ func TestKilledDuringAReset(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		data, err := client.CoreV1().RESTClient().Get().AbsPath("/kinproc/snapshot").DoRaw(t.Context())
+		data, err := client.CoreV1().RESTClient().Get().AbsPath("/kinproc/v1/snapshot").DoRaw(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestKilledDuringAReset(t *testing.T) {
 
 func resetProgram(t *testing.T, client kubernetes.Interface, snapshot []byte) error {
 	t.Helper()
-	return client.CoreV1().RESTClient().Post().AbsPath("/kinproc/reset").Body(snapshot).
+	return client.CoreV1().RESTClient().Post().AbsPath("/kinproc/v1/reset").Body(snapshot).
 		SetHeader("Content-Type", "application/octet-stream").Do(t.Context()).Error()
 }
 

@@ -7,32 +7,32 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	clientcmdlatest "k8s.io/client-go/tools/clientcmd/api/latest"
-	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/kinproc/kinproc/server/cli/internal/output"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 )
 
-// sandboxForKubectl finds the sandbox of a directory for kubectl. If there is none, it returns an
-// empty configuration, because not every kubectl command needs a server.
-func sandboxForKubectl(dir string, args []string) (*sandbox, error) {
-	s, err := findSandbox(dir)
-	if errors.As(err, new(noSandboxError)) {
-		return &sandbox{
-			kubeconfig: filepath.Join(dir, defaultDataDir, kubeconfigName),
-			config:     clientcmdapi.NewConfig(),
+// sandboxForKubectl finds the sandbox of a directory for kubectl. If there is none, it returns one
+// with an empty configuration and no folder, because not every kubectl command needs a server.
+func sandboxForKubectl(dir string, args []string) (*sandbox.Sandbox, error) {
+	s, err := sandbox.Find(dir)
+	if errors.Is(err, sandbox.ErrNone) {
+		return &sandbox.Sandbox{
+			Kubeconfig: filepath.Join(dir, sandbox.DefaultDir, sandbox.KubeconfigName),
+			Config:     clientcmdapi.NewConfig(),
 		}, nil
 	}
 	if err != nil && namesKubeconfig(args) {
 		// The caller's choice counts. Nothing, not even the environment, may lead kubectl to the
 		// sandbox.
-		return &sandbox{kubeconfig: os.DevNull, config: clientcmdapi.NewConfig()}, nil
+		return &sandbox.Sandbox{Kubeconfig: os.DevNull, Config: clientcmdapi.NewConfig()}, nil
 	}
 	return s, err
 }
@@ -50,40 +50,41 @@ func namesKubeconfig(args []string) bool {
 // guard makes kubectl use exactly the configuration that was checked. kubectl takes a path and
 // reads the file again, and the directory may have been replaced in the meantime; then every
 // request fails.
-func (s *sandbox) guard(flags *genericclioptions.ConfigFlags) {
+func guard(flags *genericclioptions.ConfigFlags, s *sandbox.Sandbox) {
 	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
-		if path := *flags.KubeConfig; path != "" && path != s.kubeconfig {
+		if path := *flags.KubeConfig; path != "" && path != s.Kubeconfig {
 			return config // the caller named it
 		}
-		if err := cmp.Or(s.compare(flags), s.foreign); err != nil {
+		raw, err := flags.ToRawKubeConfigLoader().RawConfig()
+		if err == nil {
+			err = cmp.Or(s.Compare(&raw), s.Foreign)
+		}
+		if err != nil {
 			return &rest.Config{Host: "https://localhost", Transport: refusal{err}}
 		}
-		tls := &config.TLSClientConfig
-		s.inline(&tls.CAFile, &tls.CAData)
-		s.inline(&tls.CertFile, &tls.CertData)
-		s.inline(&tls.KeyFile, &tls.KeyData)
+		s.Inline(&config.TLSClientConfig)
 		return config
 	}
 }
 
 // explain makes kubectl say what to do if it fails because there is no sandbox or because the
 // sandbox is not running.
-func (s *sandbox) explain(flags *genericclioptions.ConfigFlags) {
+func explain(flags *genericclioptions.ConfigFlags, s *sandbox.Sandbox) {
 	hint := ""
 	switch {
-	case s.folder == "":
-		hint = noSandboxError{}.Error()
-	case s.stopped:
-		hint = "the sandbox in " + oneLineOf(s.folder) + " is not running; start it with kinproc start"
+	case s.Folder == "":
+		hint = sandbox.ErrNone.Error()
+	case s.Stopped:
+		hint = output.Line(s.NotRunning().Error())
 	default:
 		return
 	}
 	cmdutil.BehaviorOnFatal(func(message string, code int) {
-		used := *flags.KubeConfig == s.kubeconfig
+		used := *flags.KubeConfig == s.Kubeconfig
 		switch {
-		case used && s.folder == "" && strings.Contains(message, s.kubeconfig):
+		case used && s.Folder == "" && strings.Contains(message, s.Kubeconfig):
 			message = "kinproc: " + hint
-		case used && s.stopped:
+		case used && s.Stopped:
 			message = strings.TrimSuffix(message, "\n") + "\nkinproc: " + hint
 		}
 		if message != "" {
@@ -91,41 +92,6 @@ func (s *sandbox) explain(flags *genericclioptions.ConfigFlags) {
 		}
 		os.Exit(code)
 	})
-}
-
-// compare returns an error if the kubeconfig that kubectl has read differs from the one that was
-// checked.
-func (s *sandbox) compare(flags *genericclioptions.ConfigFlags) error {
-	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
-	if err != nil {
-		return err
-	}
-	var written clientcmdv1.Config
-	if err := clientcmdlatest.Scheme.Convert(&raw, &written, nil); err != nil {
-		return err
-	}
-	config, err := trusted(&written, func(path string) ([]byte, error) {
-		data, ok := s.files[filepath.Clean(path)]
-		if !ok {
-			return nil, errors.New("not read before")
-		}
-		return data, nil
-	})
-	if err != nil || !reflect.DeepEqual(config, s.config) {
-		return fmt.Errorf("%s was replaced while it was read", s.kubeconfig)
-	}
-	return nil
-}
-
-// inline replaces the path of a file that was read with its content.
-func (s *sandbox) inline(path *string, data *[]byte) {
-	content, ok := s.files[filepath.Clean(*path)]
-	if !ok {
-		return
-	}
-	if *path = ""; len(*data) == 0 {
-		*data = content
-	}
 }
 
 // refusal is a transport that fails every request.

@@ -43,7 +43,7 @@ func (o *scaffolding) addKindFlags(f *pflag.FlagSet) {
 }
 
 func (o *scaffolding) addScopeFlag(f *pflag.FlagSet) {
-	f.BoolVar(&o.project.Kind.ClusterScoped, "cluster-scoped", false, "objects are in no namespace")
+	f.BoolVar(&o.project.Kind.ClusterScoped, "cluster-scoped", false, "the kind is cluster-scoped")
 }
 
 // complete fills in what follows from the name of the project and from the kind.
@@ -137,7 +137,7 @@ const ownModule = "github.com/kinproc/kinproc"
 // oneName requires one argument.
 func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError{fmt.Errorf("%s takes the name of a new folder (see %s --help)",
+		return usageError{fmt.Errorf("%s requires the name of a new folder (see %s --help)",
 			cmd.CommandPath(), cmd.CommandPath())}
 	}
 	return nil
@@ -152,7 +152,7 @@ func atMostOneFolder(cmd *cobra.Command, args []string) error {
 	if info, err := os.Stat(folderOf(args)); err != nil {
 		return usageError{err}
 	} else if !info.IsDir() {
-		return usageError{errors.New(folderOf(args) + " is no folder")}
+		return usageError{errors.New(folderOf(args) + " is not a folder")}
 	}
 	return nil
 }

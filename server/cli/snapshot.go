@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/cli/internal/output"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 	"github.com/kinproc/kinproc/server/internal/plainfile"
 	"github.com/kinproc/kinproc/server/internal/requests/paths"
 )
@@ -44,7 +45,11 @@ etcd's format. kinproc start --from and kinproc reset take it, and so does etcdu
   kinproc reset before.db`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := rawClient(kubeconfig)
+			config, err := sandbox.ClientConfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			client, err := rawClient(config)
 			if err != nil {
 				return err
 			}
@@ -75,7 +80,11 @@ watches get the difference. Keys and certificates stay.
 			if _, err := readSnapshot(args[0]); err != nil { // refuse it here, with its name
 				return err
 			}
-			client, err := rawClient(kubeconfig)
+			config, err := sandbox.ClientConfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			client, err := rawClient(config)
 			if err != nil {
 				return err
 			}
@@ -96,29 +105,15 @@ watches get the difference. Keys and certificates stay.
 	return cmd
 }
 
-func (o *startOptions) addFromFlag(f *pflag.FlagSet) {
-	f.StringVar(&o.from, "from", "", "file with a snapshot to begin with, "+
-		"written by kinproc snapshot save or etcdctl snapshot save; the data directory must be new")
-}
-
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError{fmt.Errorf("%s takes the name of a file (see %[1]s --help)", cmd.CommandPath())}
+		return usageError{fmt.Errorf("%s requires the name of a file (see %[1]s --help)", cmd.CommandPath())}
 	}
 	return nil
 }
 
-func addKubeconfigFlag(cmd *cobra.Command, kubeconfig *string) {
-	cmd.Flags().StringVar(kubeconfig, "kubeconfig", "",
-		"kubeconfig of the server; if empty, KUBECONFIG or the working directory's sandbox")
-}
-
 // rawClient returns a client for non-resource URLs.
-func rawClient(kubeconfig string) (*rest.RESTClient, error) {
-	config, err := clientConfig(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
+func rawClient(config *rest.Config) (*rest.RESTClient, error) {
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	return rest.UnversionedRESTClientFor(config)
 }
@@ -161,15 +156,15 @@ func readSnapshot(name string) (*server.Snapshot, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("there is no snapshot %s; %s", name, written)
 	case errors.Is(err, plainfile.ErrNotRegular):
-		return nil, fmt.Errorf("%s is not a file, so it is no snapshot; %s", name, written)
+		return nil, fmt.Errorf("%s is not a file, so it is not a snapshot; %s", name, written)
 	case err != nil:
-		return nil, unreadable(name, err)
+		return nil, output.Unreadable(name, err)
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err != nil {
-		return nil, unreadable(name, err)
+		return nil, output.Unreadable(name, err)
 	} else if info.Size() == 0 {
-		return nil, fmt.Errorf("%s is empty, so it is no snapshot; %s", name, written)
+		return nil, fmt.Errorf("%s is empty, so it is not a snapshot; %s", name, written)
 	}
 	snapshot, err := server.ReadSnapshot(file)
 	if err != nil {

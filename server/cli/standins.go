@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/cli/internal/output"
 	"github.com/kinproc/kinproc/server/cli/internal/standin"
 )
 
@@ -35,7 +36,7 @@ func standIn(ctx context.Context, s streams, name string, args []string) int {
 	ctx, leave := standin.WithParent(ctx)
 	defer leave()
 	if err := cmd.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(s.err, "Error: %s\n", oneLine(err))
+		fmt.Fprintf(s.err, "Error: %s\n", output.Joined(err))
 		return exitFailed
 	}
 	return 0

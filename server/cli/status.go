@@ -4,15 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kinproc/kinproc/embed"
+	"github.com/kinproc/kinproc/server/cli/internal/output"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
+	"github.com/kinproc/kinproc/server/cli/internal/settings"
 	"github.com/kinproc/kinproc/server/internal/requests/paths"
 )
 
@@ -31,39 +33,19 @@ directories.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := flags.find()
+			found, err := flags.Find()
 			if err != nil {
 				return err
 			}
 			runs := false
-			for _, sandbox := range found {
-				r := sandbox.record
-				if r == nil || flags.name != "" && flags.name != r.Name {
-					continue
+			for _, one := range found {
+				if one.Record != nil && (flags.Name == "" || flags.Name == one.Name) {
+					runs = true
+					printStatus(cmd.Context(), s.out, one)
 				}
-				runs = true
-				kept := "everything is kept in " + oneLineOf(sandbox.folder)
-				if r.Ephemeral {
-					kept = "nothing is kept"
-				}
-				fmt.Fprintf(s.out, "%s has been running for %s (process %d); %s\n\n  %s\n  %s\n",
-					shownName(r.Name), duration.HumanDuration(time.Since(r.Started)), r.PID, kept, oneLineOf(r.URL),
-					setKubeconfig(r.Kubeconfig))
-				if r.Dashboard != "" {
-					fmt.Fprintf(s.out, "  dashboard, with a link that works once: %s\n", oneLineOf(r.Dashboard))
-				}
-				fmt.Fprintf(s.out, "  %s\n", sandbox.database(cmd.Context()))
-				if len(r.Settings) > 0 {
-					fmt.Fprintln(s.out)
-					printSettings(s.out, r.Settings)
-				}
-			}
-			if !runs && found[0].unknown {
-				return found[0].errUnknown()
 			}
 			if !runs {
-				return fmt.Errorf("the sandbox in %s is not running; start it with kinproc start",
-					found[0].folder)
+				return found[0].NotRunning()
 			}
 			return nil
 		},
@@ -72,14 +54,33 @@ directories.`,
 	return cmd
 }
 
+func printStatus(ctx context.Context, w io.Writer, found *sandbox.Sandbox) {
+	r := found.Record
+	kept := "everything is kept in " + output.Line(found.Folder)
+	if r.Ephemeral {
+		kept = "nothing is kept"
+	}
+	fmt.Fprintf(w, "%s has been running for %s (process %d); %s\n\n  %s\n  %s\n",
+		sandbox.ShownName(r.Name), duration.HumanDuration(time.Since(r.Started)), r.PID, kept,
+		output.Line(r.URL), output.SetKubeconfig(r.Kubeconfig))
+	if r.Dashboard != "" {
+		fmt.Fprintf(w, "  dashboard, with a link that works once: %s\n", output.Line(r.Dashboard))
+	}
+	fmt.Fprintf(w, "  %s\n", databaseOf(ctx, found))
+	if len(r.Settings) > 0 {
+		fmt.Fprintln(w)
+		settings.Print(w, r.Settings)
+	}
+}
+
 // databaseTimeout bounds the question how full the database is.
 const databaseTimeout = 2 * time.Second
 
-// database says in a few words how full the database of a running sandbox is.
-func (b *sandbox) database(ctx context.Context) string {
+// databaseOf says in a few words how full the database of a running sandbox is.
+func databaseOf(ctx context.Context, found *sandbox.Sandbox) string {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	room, err := b.room(ctx)
+	room, err := roomOf(ctx, found)
 	if err != nil {
 		return fmt.Sprintf("database: unknown: %v", err)
 	}
@@ -91,13 +92,12 @@ func (b *sandbox) database(ctx context.Context) string {
 		mebibytes(room.File))
 }
 
-func (b *sandbox) room(ctx context.Context) (room embed.Room, err error) {
-	config, err := clientcmd.NewDefaultClientConfig(*b.config, nil).ClientConfig()
+func roomOf(ctx context.Context, found *sandbox.Sandbox) (room embed.Room, err error) {
+	config, err := clientcmd.NewDefaultClientConfig(*found.Config, nil).ClientConfig()
 	if err != nil {
 		return room, err
 	}
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	client, err := rest.UnversionedRESTClientFor(config)
+	client, err := rawClient(config)
 	if err != nil {
 		return room, err
 	}

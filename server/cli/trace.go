@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kinproc/kinproc/chain/trace"
+	"github.com/kinproc/kinproc/server/cli/internal/output"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 )
 
 // tracing is the request that kinproc trace sends, and how the trace is shown.
@@ -56,10 +59,10 @@ when it begins.
 				return err
 			}
 			if o.user != "" || o.steps {
-				return usageError{errors.New("--user and --steps go together with --follow only")}
+				return usageError{errors.New("--user and --steps require --follow")}
 			}
 			if len(args) < 1 || len(args) > 2 || !strings.HasPrefix(args[len(args)-1], "/") {
-				return usageError{errors.New("trace takes a method (GET if omitted) " +
+				return usageError{errors.New("trace requires a method (GET if omitted) " +
 					"and a path that begins with / (see kinproc trace --help)")}
 			}
 			return nil
@@ -68,7 +71,7 @@ when it begins.
 			if o.output != "" && o.output != "json" {
 				return usageError{fmt.Errorf("--output: %q is not a format, use json", o.output)}
 			}
-			config, err := clientConfig(o.kubeconfig)
+			config, err := sandbox.ClientConfig(o.kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -86,9 +89,8 @@ when it begins.
 			return o.run(cmd.Context(), s, config, method, path)
 		},
 	}
+	addKubeconfigFlag(cmd, &o.kubeconfig)
 	f := cmd.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"kubeconfig of the server; if empty, KUBECONFIG or the working directory's sandbox")
 	f.StringVar(&o.as, "as", "", "user to impersonate")
 	f.StringSliceVar(&o.groups, "as-group", nil, "groups to impersonate")
 	f.StringVarP(&o.file, "filename", "f", "", "file with the body, YAML or JSON; - for standard input")
@@ -143,9 +145,7 @@ func (o *tracing) run(
 			answer.Status, trace.Path)
 	}
 	if o.output == "json" {
-		encoder := json.NewEncoder(s.out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(answer)
+		return output.JSON(s.out, answer)
 	}
 	return answer.print(s.out)
 }
@@ -167,6 +167,71 @@ func (o *tracing) body(s streams) ([]byte, error) {
 		return nil, fmt.Errorf("read the body: %w", err)
 	}
 	return body, nil
+}
+
+// followOptions returns which requests the arguments select: [METHOD] [PATH].
+func (o *tracing) followOptions(args []string) (trace.FollowOptions, error) {
+	follow := trace.FollowOptions{User: o.user, Objects: o.objects}
+	if o.file != "" || o.contentType != "" || o.as != "" || len(o.groups) > 0 {
+		return follow, usageError{errors.New("--follow sends no request, so it cannot be used " +
+			"with --filename, --content-type, --as and --as-group")}
+	}
+	if n := len(args); n > 0 && strings.HasPrefix(args[n-1], "/") {
+		follow.PathPrefix, args = args[n-1], args[:n-1]
+	}
+	if len(args) == 1 {
+		follow.Method, args = strings.ToUpper(args[0]), nil
+		if !slices.Contains([]string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+			http.MethodDelete, http.MethodOptions,
+		}, follow.Method) {
+			return follow, usageError{fmt.Errorf("%s is neither a method nor a path that begins with /",
+				follow.Method)}
+		}
+	}
+	if len(args) > 0 {
+		return follow, usageError{errors.New("trace --follow takes a method and the beginning of a " +
+			"path, both optional (see kinproc trace --help)")}
+	}
+	return follow, nil
+}
+
+// followRequests prints requests as they pass, until ctx ends or the server stops.
+func (o *tracing) followRequests(
+	ctx context.Context, s streams, config *rest.Config, follow trace.FollowOptions,
+) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := trace.Follow(ctx, config, follow, func(r trace.Request) {
+		if err := o.printRequest(s.out, r); err != nil {
+			cancel(err)
+		}
+	})
+	if err == nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
+		return fmt.Errorf("print a request: %w", context.Cause(ctx))
+	}
+	return err
+}
+
+func (o *tracing) printRequest(w io.Writer, r trace.Request) error {
+	if o.output == "json" {
+		return json.NewEncoder(w).Encode(r)
+	}
+	var text strings.Builder
+	if r.Dropped > 0 {
+		fmt.Fprintf(&text, "… %d requests are left out, because they came too fast\n", r.Dropped)
+	}
+	user := r.User
+	if user == "" {
+		user = "-"
+	}
+	fmt.Fprintf(&text, "%s  %d  %9s  %s %s  %s\n", r.Received.Local().Format("15:04:05.000"), r.Code,
+		micro(r.Took), r.Method, r.Path, user)
+	if o.steps {
+		printSteps(&text, r.Steps)
+	}
+	_, err := io.WriteString(w, output.Lines(text.String()))
+	return err
 }
 
 // tracedAnswer is a request's answer with its trace.
@@ -202,7 +267,7 @@ func (a *tracedAnswer) print(w io.Writer) error {
 	fmt.Fprintf(&text, "%s %s\n", a.Method, a.Path)
 	printSteps(&text, a.Steps)
 	fmt.Fprintf(&text, "%s, %d bytes, %s\n", a.Status, a.Bytes, micro(a.Took))
-	_, err := io.WriteString(w, linesOf(text.String()))
+	_, err := io.WriteString(w, output.Lines(text.String()))
 	return err
 }
 

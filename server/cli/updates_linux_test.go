@@ -27,9 +27,9 @@ const (
 	memoryLimit   = 1536
 )
 
-// TestUpdatesLeaveRoom replaces an object of 1 MB as fast as it can, while others create, update and
-// delete small ones. No write may be refused, and neither the database nor the memory may grow with
-// the number of writes.
+// TestUpdatesLeaveRoom replaces an object of 1 MB as fast as it can, while others create, update
+// and delete small ones. No write may be refused, and neither the database nor the memory may grow
+// with the number of writes.
 func TestUpdatesLeaveRoom(t *testing.T) {
 	t.Parallel()
 	t.Run("small", func(t *testing.T) {

@@ -3,16 +3,19 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/cli/internal/output"
+	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 	"github.com/kinproc/kinproc/server/cli/internal/standin"
 	"github.com/kinproc/kinproc/server/internal/nearest"
+	"github.com/kinproc/kinproc/server/serverflags"
 )
 
 // explainFlag returns an error about a flag of a command in words for people: which flag may have
@@ -56,9 +59,9 @@ func explainValue(flag *pflag.Flag, value string, why error) error {
 	case "duration":
 		should = "is not a duration, such as 30s or 1h30m"
 	case "mapStringBool":
-		should = "does not look like A=true,B=false"
+		should = "is not of the form A=true,B=false"
 	case "mapStringString":
-		should = "does not look like name=value"
+		should = "is not of the form name=value"
 	case "stringSlice":
 		should = "is not a list of words with commas between them"
 	default:
@@ -67,44 +70,35 @@ func explainValue(flag *pflag.Flag, value string, why error) error {
 	return fmt.Errorf("--%s: %q %s", flag.Name, value, should)
 }
 
-var (
-	// systemCalls are those whose names the errors of package os begin with. To a user, the file is
-	// missing, whatever the call that noticed.
-	systemCalls = regexp.MustCompile(
-		`\b(?:l?stat|fstat|fstatat|statat|openat|unlinkat|readlinkat|mkdirat) |` +
-			`\bopen (\S+: (?:no such file or directory|permission denied|` +
-			`is a directory|not a directory|file exists))`)
-	// decoding is what the errors of k8s.io/apimachinery about a text that is no object look like.
-	decoding = regexp.MustCompile(`couldn't get version/kind; json parse error: ` +
-		`json: cannot unmarshal .* into Go value of type struct \{.*?" \}|` +
-		`couldn't get version/kind; json parse error: json: [^;]*|` +
-		`error unmarshaling JSON: while decoding JSON: json: cannot unmarshal ` +
-		`(?:string|number|bool|array) into Go value of type [A-Za-z0-9.]+|` +
-		`Object 'Kind' is missing in '(?:[^'\\]|\\.)*'`)
-	// parsing is what the errors of package strconv look like.
-	parsing = regexp.MustCompile(
-		`strconv\.[A-Za-z]+: parsing ("(?:[^"\\]|\\.)*"): (?:invalid syntax|(value out of range))`)
-)
-
-// unreadable returns why a file cannot be read, with its name and without that of a function.
-func unreadable(name string, err error) error {
-	if of := new(fs.PathError); errors.As(err, &of) {
-		err = of.Err
+// checkSetting returns what is wrong with a value of a flag, without the flag's name. Each value is
+// checked as if it were the only one.
+func checkSetting(flag, value string) error {
+	if flag == "name" {
+		return sandbox.CheckName(value)
 	}
-	return fmt.Errorf("%s cannot be read: %w; check what it is, and who may read it", name, err)
-}
-
-// plain takes the names of functions out of an error message. The places that know more about what
-// went wrong say it better; this is for the errors of libraries that pass them by.
-func plain(message string) string {
-	message = systemCalls.ReplaceAllString(message, "$1")
-	message = decoding.ReplaceAllLiteralString(message,
-		"it is not an object in YAML or JSON with an apiVersion and a kind")
-	return parsing.ReplaceAllStringFunc(message, func(found string) string {
-		parts := parsing.FindStringSubmatch(found)
-		if parts[2] != "" {
-			return parts[1] + " is out of range"
+	var sections cliflag.NamedFlagSets
+	var o server.Options
+	serverflags.Add(&o, &sections)
+	for _, set := range sections.FlagSets {
+		f := set.Lookup(flag)
+		if f == nil {
+			continue
 		}
-		return parts[1] + " is not a valid value"
-	})
+		err := set.Set(flag, value)
+		if wrong := new(pflag.InvalidValueError); errors.As(err, &wrong) {
+			err = explainValue(f, value, wrong.Unwrap())
+		}
+		if err == nil {
+			err = errors.Join(o.Validate()...)
+		}
+		if err == nil {
+			return nil
+		}
+		message := output.Plain(err)
+		for _, prefix := range []string{"--" + flag + ": ", flag + ": "} {
+			message = strings.ReplaceAll(message, prefix, "")
+		}
+		return errors.New(message)
+	}
+	return fmt.Errorf("there is no flag --%s", flag)
 }

@@ -44,9 +44,9 @@ const (
 	clientQPS, clientBurst = 200, 400
 )
 
-// access authenticates and authorizes users. Who comes through the aggregator is known by its
-// headers; who comes directly is known by a client certificate of the control plane or by a token,
-// which the control plane reviews. The control plane also decides what users may do.
+// access authenticates and authorizes users. The aggregator names a user in
+// headers; a direct client has a client certificate of the control plane, or a token, which the
+// control plane reviews. The control plane also decides what users may do.
 type access struct {
 	client  kubernetes.Interface // its requests may last
 	reviews kubernetes.Interface
@@ -119,40 +119,14 @@ func (a *access) newAuthorizer() (authorizer.Authorizer, error) {
 	)
 }
 
-// still hides the method Run of an authority, which the server would start and not wait for. The
-// authority runs before the server has added its listeners, so still has the list of them.
+// still hides the method Run of an authority, which the server would start and not wait for.
 type still struct {
 	dynamiccertificates.CAContentProvider
-
-	mu        sync.Mutex
-	listeners []dynamiccertificates.Listener
-}
-
-func newStill(authority *dynamiccertificates.ConfigMapCAController) *still {
-	s := &still{CAContentProvider: authority}
-	authority.AddListener(s)
-	return s
-}
-
-// AddListener implements dynamiccertificates.Notifier.
-func (s *still) AddListener(l dynamiccertificates.Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listeners = append(s.listeners, l)
-}
-
-// Enqueue implements dynamiccertificates.Listener.
-func (s *still) Enqueue() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.listeners {
-		l.Enqueue()
-	}
 }
 
 // applyTo sets the authentication and authorization of config.
 func (a *access) applyTo(config *genericapiserver.Config) error {
-	proxies, clients := newStill(a.proxies), newStill(a.clients)
+	proxies, clients := still{a.proxies}, still{a.clients}
 	header := &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   proxies,
 		UsernameHeaders:     headerrequest.StringSliceProviderFunc(a.headers.UsernameHeaders),

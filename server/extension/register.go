@@ -1,12 +1,10 @@
 package extension
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,20 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+
+	"github.com/kinproc/kinproc/server/internal/install"
 )
 
 // fieldManager owns what Register applies.
 const fieldManager = "kinproc-extension"
-
-// registerPoll is how often Register and Unregister look whether the control plane uses the server.
-const registerPoll = 50 * time.Millisecond
 
 // Register waits until the server of a registration is ready, applies the objects to the control
 // plane of config, and waits until the control plane reaches the server and has the versions in its
@@ -57,11 +51,14 @@ func Unregister(ctx context.Context, config *rest.Config, r *Registration) error
 	}
 	var errs []error
 	for _, a := range r.APIServices {
-		err := c.remove(ctx, a)
-		if err == nil {
-			err = c.await(ctx, a, c.used)
+		if err := c.remove(ctx, a); err != nil {
+			errs = append(errs, err)
+			continue
 		}
-		errs = append(errs, err)
+		err := install.Until(ctx, func(ctx context.Context) error { return c.used(ctx, a) })
+		if err != nil {
+			errs = append(errs, fmt.Errorf("APIService %s: %w", a.Name, err))
+		}
 	}
 	for _, obj := range slices.Backward(r.objects()) {
 		if _, ok := obj.(*apiregistrationv1.APIService); !ok {
@@ -76,17 +73,12 @@ func Unregister(ctx context.Context, config *rest.Config, r *Registration) error
 
 // registrar applies registrations.
 type registrar struct {
-	dynamic     dynamic.Interface
-	discovery   *discovery.DiscoveryClient
+	*install.Client
 	apiServices apiregistration.APIServiceInterface
 }
 
 func newRegistrar(config *rest.Config) (*registrar, error) {
-	d, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
+	client, err := install.New(config, fieldManager)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +86,7 @@ func newRegistrar(config *rest.Config) (*registrar, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &registrar{d, discoverer, registered.APIServices()}, nil
+	return &registrar{client, registered.APIServices()}, nil
 }
 
 func (c *registrar) register(ctx context.Context, r *Registration) error {
@@ -123,8 +115,12 @@ func (c *registrar) register(ctx context.Context, r *Registration) error {
 		}
 	}
 	for _, a := range r.APIServices {
-		if err := c.await(ctx, a, c.state); err != nil {
+		if err := c.AwaitAPIService(ctx, versionOf(a)); err != nil {
 			return err
+		}
+		err := install.Until(ctx, func(ctx context.Context) error { return c.documented(ctx, a) })
+		if err != nil {
+			return fmt.Errorf("APIService %s: %w", a.Name, err)
 		}
 	}
 	return nil
@@ -146,9 +142,9 @@ func wanted(obj runtime.Object) (*unstructured.Unstructured, error) {
 func (c *registrar) resource(u *unstructured.Unstructured) dynamic.ResourceInterface {
 	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
 	if u.GetNamespace() == "" {
-		return c.dynamic.Resource(plural)
+		return c.Dynamic.Resource(plural)
 	}
-	return c.dynamic.Resource(plural).Namespace(u.GetNamespace())
+	return c.Dynamic.Resource(plural).Namespace(u.GetNamespace())
 }
 
 // apiService returns a stored APIService, or nil if there is none.
@@ -188,67 +184,20 @@ func sameService(a, b *apiregistrationv1.APIService) bool {
 		a.Spec.Service.Name == b.Spec.Service.Name
 }
 
-// await waits until missing returns nothing that is missing for an APIService.
-func (c *registrar) await(
-	ctx context.Context, a *apiregistrationv1.APIService,
-	missing func(context.Context, *apiregistrationv1.APIService) error,
-) error {
-	var state error
-	err := wait.PollUntilContextCancel(ctx, registerPoll, true, func(context.Context) (bool, error) {
-		state = missing(ctx, a)
-		return state == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("APIService %s: %w (%w)", a.Name, state, ctx.Err())
-	}
-	return nil
+func versionOf(a *apiregistrationv1.APIService) schema.GroupVersion {
+	return schema.GroupVersion{Group: a.Spec.Group, Version: a.Spec.Version}
 }
 
-// state returns an error that says why an APIService cannot be used yet.
-func (c *registrar) state(ctx context.Context, a *apiregistrationv1.APIService) error {
-	stored, err := c.apiService(ctx, a.Name)
-	if err != nil {
-		return err
-	}
-	if stored == nil {
-		return errors.New("somebody has deleted it")
-	}
-	condition := helper.GetAPIServiceConditionByType(stored, apiregistrationv1.Available)
-	if condition == nil {
-		return errors.New("the control plane has not tried yet to reach the server")
-	}
-	if condition.Status != apiregistrationv1.ConditionTrue {
-		return fmt.Errorf("the control plane cannot use the server: %s: %s",
-			condition.Reason, condition.Message)
-	}
-	// The condition may be about an earlier registration.
-	version := schema.GroupVersion{Group: a.Spec.Group, Version: a.Spec.Version}
-	if err := c.discovery.RESTClient().Get().AbsPath("/apis/" + version.String()).
-		Do(ctx).Error(); err != nil {
-		return fmt.Errorf("a request through the control plane: %w", err)
-	}
-	if found, err := c.discovers(ctx, version); err != nil || !found {
-		return cmp.Or(err, fmt.Errorf("discovery does not have %s yet", version))
-	}
-	documents, err := c.discovery.OpenAPIV3().Paths()
+// documented returns an error unless the OpenAPI documents have the version of an APIService.
+func (c *registrar) documented(ctx context.Context, a *apiregistrationv1.APIService) error {
+	documents, err := c.Discovery.OpenAPIV3WithContext(ctx).PathsWithContext(ctx)
 	if err != nil {
 		return fmt.Errorf("openapi: %w", err)
 	}
-	if _, ok := documents["apis/"+version.String()]; !ok {
-		return fmt.Errorf("the OpenAPI documents do not have %s yet", version)
+	if _, ok := documents["apis/"+versionOf(a).String()]; !ok {
+		return fmt.Errorf("the OpenAPI documents do not have %s yet", versionOf(a))
 	}
 	return nil
-}
-
-// discovers reports whether a version is in discovery.
-func (c *registrar) discovers(ctx context.Context, version schema.GroupVersion) (bool, error) {
-	_, lists, err := c.discovery.ServerGroupsAndResourcesWithContext(ctx)
-	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
-		return false, fmt.Errorf("discovery: %w", err)
-	}
-	return slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {
-		return list.GroupVersion == version.String()
-	}), nil
 }
 
 // used returns an error that says why the control plane may still use the server of an APIService
@@ -263,15 +212,7 @@ func (c *registrar) used(ctx context.Context, a *apiregistrationv1.APIService) e
 	case stored != nil:
 		return nil // something else serves the version
 	}
-	version := schema.GroupVersion{Group: a.Spec.Group, Version: a.Spec.Version}
-	err = c.discovery.RESTClient().Get().AbsPath("/apis/" + version.String()).Do(ctx).Error()
-	if !apierrors.IsNotFound(err) {
-		return cmp.Or(err, fmt.Errorf("the control plane still serves %s", version))
-	}
-	if found, err := c.discovers(ctx, version); err != nil || found {
-		return cmp.Or(err, fmt.Errorf("discovery still has %s", version))
-	}
-	return nil
+	return c.Unserved(ctx, versionOf(a))
 }
 
 // remove deletes an object, unless it is another server's.

@@ -125,7 +125,8 @@ func (s *Server) config(
 		Listener: s.listener, Cert: s.certs, MinTLSVersion: minTLSVersion,
 	}
 	config.SecureServing = serving
-	// Watches end before their connections do, or each proxy reports that its connection has broken.
+	// Watches end before their connections do, or each proxy reports that its connection has
+	// broken.
 	config.ShutdownWatchTerminationGracePeriod = connections.ShutdownTimeout
 	var err error
 	config.LoopbackClientConfig, err = serving.NewLoopbackClientConfig(newToken(), s.certs.CABundle())
@@ -191,9 +192,28 @@ func (s *Server) serve(ctx context.Context) error {
 	// Until requests have ended, users must be known.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	running.Go(func() { s.certs.run(background, s.options.Log) })
+	// The library still writes the TLS configuration when it has started the goroutine that copies
+	// it after a change. So certificates and authorities change only once requests are served.
+	serving := make(chan struct{})
+	follow := func(run func()) {
+		running.Go(func() {
+			select {
+			case <-serving:
+				run()
+			case <-background.Done():
+			}
+		})
+	}
+	follow(func() { s.certs.run(background, s.options.Log) })
+	follow(func() { s.access.run(background)() })
+	if err := s.generic.AddPostStartHook("start-certificate-reload",
+		func(genericapiserver.PostStartHookContext) error {
+			close(serving)
+			return nil
+		}); err != nil {
+		return err
+	}
 	running.Go(func() { s.awaitReady(ctx) })
-	running.Go(func() { s.access.run(background)() })
 	if s.shared != nil {
 		defer s.shared.Shutdown()
 	}

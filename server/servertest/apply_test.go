@@ -2,11 +2,13 @@ package servertest_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -127,7 +130,7 @@ func TestApplyRefuses(t *testing.T) {
 		{servertest.Files("absent"), "absent: "},
 		{servertest.Source{}, "a zero Source"},
 		{servertest.YAML("apiVersion: x.example.com/v1\nkind: X\nmetadata: {name: x}"),
-			"X x: no matches for kind"},
+			"X x: there is no such kind in x.example.com/v1"},
 		{servertest.YAML("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: A}"), "Invalid value"},
 		{servertest.Objects(nameless{&corev1.Pod{}}), "no apiVersion and kind"},
 	} {
@@ -234,4 +237,40 @@ func TestCRDsFail(t *testing.T) {
 		source := servertest.YAML(test.text)
 		run(func(t *fake) { servertest.CRDs(t, c, source) }).wantFailure(t, test.want)
 	}
+}
+
+// Of two definitions of a CRD, the last one counts.
+func TestCRDTwice(t *testing.T) {
+	t.Parallel()
+	const with = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: twins.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: twins, kind: Twin}
+  versions:
+  - {name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type: object}}}
+  - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}
+`
+	s := servertest.Run(t)
+	servertest.CRDs(t, s,
+		servertest.YAML(fmt.Sprintf(with, true)+"---\n"+fmt.Sprintf(with, false)))
+}
+
+// A CRD whose names were refused can be corrected, though a read after that still shows the refusal.
+func TestCRDsCorrected(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.Run(t, servertest.InBubble)
+		servertest.CRDs(t, s, servertest.YAML(definition("conflict.example.com", "Twin", "v1")))
+		other := definition("conflict.example.com", "Tw", "v1")
+		refused := servertest.YAML(strings.Replace(other, "kind: Tw}", "kind: Twin}", 1))
+		run(func(t *fake) { servertest.CRDs(t, s, refused) }).
+			wantFailure(t, "its names are not accepted")
+		servertest.Fault(t, s, fault.Rule{ // it skips the read whose version the correction has
+			Verb: "get", Resource: "customresourcedefinitions", Skip: 1, Times: 1,
+		}, fault.Freeze())
+		servertest.CRDs(t, s, servertest.YAML(other))
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/install"
 )
 
 // InBubble is an option for [Run] in a bubble of [testing/synctest], where time passes as soon as
@@ -40,12 +41,12 @@ func inBubble(t TB) (in bool) {
 	return false
 }
 
-// networkOf returns the network in memory on which a control plane is, or nil.
-func networkOf(c []API) *server.Network {
+// networkOf returns the network on which a control plane is.
+func networkOf(c []API) install.Network {
 	for _, api := range c {
-		if on, ok := api.(interface{ Network() *server.Network }); ok {
+		if on, ok := api.(interface{ Network() *server.Network }); ok && on.Network() != nil {
 			return on.Network()
 		}
 	}
-	return nil
+	return &install.Sockets{}
 }

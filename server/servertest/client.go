@@ -2,21 +2,12 @@ package servertest
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/util/retry"
+
+	"github.com/kinproc/kinproc/server/internal/install"
 )
 
 // helperTimeout limits everything that a helper does, an order of magnitude above what it takes on
@@ -28,10 +19,8 @@ const fieldManager = "servertest"
 
 // clients are the clients with which a helper acts on an API.
 type clients struct {
-	dynamic   dynamic.Interface
-	typed     kubernetes.Interface
-	discovery discovery.DiscoveryInterfaceWithContext
-	mapper    *restmapper.DeferredDiscoveryRESTMapper
+	*install.Client
+	typed kubernetes.Interface
 }
 
 func newClients(c API) (*clients, error) {
@@ -41,22 +30,12 @@ func newClients(c API) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	dynamicClient, err := dynamic.NewForConfigAndClient(config, http)
-	if err != nil {
-		return nil, err
-	}
 	typed, err := kubernetes.NewForConfigAndClient(config, http)
 	if err != nil {
 		return nil, err
 	}
-	served, err := discovery.NewDiscoveryClientForConfigAndClient(config, http)
-	if err != nil {
-		return nil, err
-	}
-	return &clients{
-		dynamic: dynamicClient, typed: typed, discovery: served,
-		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(served)),
-	}, nil
+	installer, err := install.NewForClient(config, http, fieldManager)
+	return &clients{installer, typed}, err
 }
 
 // helperContext returns a context that ends with the test, or after helperTimeout.
@@ -82,87 +61,25 @@ func do(t TB, c API, what string, act func(context.Context, *clients) error) {
 	}
 }
 
-// atEnd calls act when the test ends. What act does not find has been deleted already.
-func atEnd(t TB, c API, what string, act func(context.Context, *clients) error) {
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), helperTimeout)
-		defer cancel()
-		k, err := newClients(c)
-		if err == nil {
-			err = act(ctx, k)
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Errorf("servertest: delete %s: %v", what, err)
-		}
-	})
+// deleteAtEnd deletes objects when the test ends, the last one first.
+func deleteAtEnd(t TB, objects ...install.Object) {
+	for _, o := range objects {
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), helperTimeout)
+			defer cancel()
+			if err := o.Delete(ctx); err != nil {
+				t.Errorf("servertest: delete %s: %v", o, err)
+			}
+		})
+	}
 }
 
-// fatal is an error that no repetition mends.
-type fatal struct{ error }
-
-// polling is frequent at first, because most things take a few milliseconds.
-func polling() wait.DelayFunc {
-	return wait.Backoff{
-		Duration: 2 * time.Millisecond, Factor: 2, Cap: 100 * time.Millisecond, Steps: 10,
-	}.DelayFunc()
-}
-
-// until repeats try until it returns nil or a fatal error. If ctx ends first, the error is the last
-// one from try.
-func until(ctx context.Context, try func(context.Context) error) error {
-	var last error
-	err := polling().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		err := try(ctx)
-		var end fatal
-		switch {
-		case errors.As(err, &end):
-			return false, end
-		case err == nil || ctx.Err() == nil || last == nil:
-			last = err
+// deleteCreated deletes, when the test ends, those of the objects that did not exist before, unless
+// the cluster ends anyway.
+func deleteCreated(t TB, c API, objects []install.Object) {
+	for _, o := range objects {
+		if o.Created && !endsWithTests(c) {
+			deleteAtEnd(t, o)
 		}
-		return err == nil, nil
-	})
-	var end fatal
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &end):
-		return end.error
-	case last == nil:
-		return err // ctx had ended before
 	}
-	return fmt.Errorf("%w (%w)", last, err)
-}
-
-// replace creates an object, or replaces the one that exists. It returns what was stored, and
-// whether it was created.
-func replace(
-	ctx context.Context, resource dynamic.ResourceInterface, u *unstructured.Unstructured,
-) (stored *unstructured.Unstructured, created bool, err error) {
-	stored, err = resource.Create(ctx, u, metav1.CreateOptions{FieldManager: fieldManager})
-	if !apierrors.IsAlreadyExists(err) {
-		return stored, err == nil, err
-	}
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		present, err := resource.Get(ctx, u.GetName(), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		u.SetResourceVersion(present.GetResourceVersion())
-		stored, err = resource.Update(ctx, u, metav1.UpdateOptions{FieldManager: fieldManager})
-		return err
-	})
-	return stored, false, err
-}
-
-// named returns how messages name an object.
-func named(u *unstructured.Unstructured) string {
-	name := u.GetName()
-	if name == "" {
-		name = u.GetGenerateName() + "*"
-	}
-	if u.GetNamespace() != "" {
-		name = u.GetNamespace() + "/" + name
-	}
-	return u.GetKind() + " " + name
 }

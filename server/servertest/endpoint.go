@@ -1,19 +1,12 @@
 package servertest
 
 import (
-	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 
-	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/auth/pki"
+	"github.com/kinproc/kinproc/server/internal/install"
 )
 
 // Endpoint is where a server of the test process is to listen, and the certificate with which it is
@@ -30,7 +23,7 @@ type Endpoint struct {
 	// CABundle is the authority that signed the certificate, in PEM.
 	CABundle []byte
 
-	network *server.Network // nil if the endpoint is a socket
+	network install.Network // nil if the endpoint is a socket
 }
 
 // Addr returns Host and Port for [net.Listen].
@@ -38,18 +31,20 @@ func (e *Endpoint) Addr() string { return net.JoinHostPort(e.Host, strconv.Itoa(
 
 // Listen listens at the endpoint with its certificate.
 func (e *Endpoint) Listen() (net.Listener, error) {
-	l, err := e.listen("tcp", e.Addr())
+	l, err := e.installed().Network.Listen("tcp", e.Addr())
 	if err != nil {
 		return nil, err
 	}
 	return tls.NewListener(l, e.TLS), nil
 }
 
-func (e *Endpoint) listen(network, address string) (net.Listener, error) {
-	if e.network != nil {
-		return e.network.Listen(network, address)
+// installed returns the endpoint as the control plane is to know it.
+func (e *Endpoint) installed() *install.Endpoint {
+	of := &install.Endpoint{Host: e.Host, Port: e.Port, CABundle: e.CABundle, Network: e.network}
+	if of.Network == nil {
+		of.Network = &install.Sockets{}
 	}
-	return net.Listen(network, address)
+	return of
 }
 
 // NewEndpoint returns an address and a certificate for a server that the test is going to start.
@@ -78,76 +73,24 @@ func (e *Endpoint) Await(t TB) {
 	t.Helper()
 	ctx, cancel := helperContext(t)
 	defer cancel()
-	if err := until(ctx, e.handshake); err != nil {
+	if err := e.installed().Await(ctx); err != nil {
 		t.Fatalf("servertest: server at %s: %v", e.Addr(), err)
 	}
 }
 
-// handshake connects to the endpoint.
-func (e *Endpoint) handshake(ctx context.Context) error {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(e.CABundle)
-	dial := new(net.Dialer).DialContext
-	if e.network != nil {
-		dial = e.network.DialContext
-	}
-	raw, err := dial(ctx, "tcp", e.Addr())
-	if err != nil {
-		return err
-	}
-	defer raw.Close()
-	conn := tls.Client(raw, &tls.Config{
-		RootCAs: roots, ServerName: e.Host, MinVersion: tls.VersionTLS12,
-	})
-	err = conn.HandshakeContext(ctx)
-	if errors.As(err, new(*tls.CertificateVerificationError)) {
-		return fatal{fmt.Errorf("not the certificate of the endpoint: %w", err)}
-	}
-	if err != nil {
-		return err
-	}
-	return conn.Close()
-}
-
-func newEndpoint(t TB, network *server.Network) (*Endpoint, error) {
-	e := &Endpoint{network: network}
-	if err := e.findAddress(); err != nil {
-		return nil, err
-	}
-	authority, err := pki.New(pki.Options{Names: []string{e.Host, "*.default.svc"}})
+func newEndpoint(t TB, network install.Network) (*Endpoint, error) {
+	dir, err := tempDir(t)
 	if err != nil {
 		return nil, err
 	}
-	pair, err := authority.Serving.TLS()
+	of, err := install.NewEndpoint(network, dir)
 	if err != nil {
 		return nil, err
 	}
-	e.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	e.CABundle = authority.CA.Cert
-	if e.CertDir, err = tempDir(t); err != nil {
-		return nil, err
-	}
-	cert := filepath.Join(e.CertDir, "tls.crt")
-	if err := os.WriteFile(cert, authority.Serving.Cert, 0o600); err != nil {
-		return nil, err
-	}
-	return e, os.WriteFile(filepath.Join(e.CertDir, "tls.key"), authority.Serving.Key, 0o600)
-}
-
-// findAddress sets Host and Port.
-func (e *Endpoint) findAddress() error {
-	// 127.0.x.x is left to servers with well-known addresses, such as resolvers.
-	e.Host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
-	l, err := e.listen("tcp", net.JoinHostPort(e.Host, "0"))
-	if err != nil { // a system with only one loopback address
-		e.Host = "127.0.0.1"
-		l, err = e.listen("tcp", net.JoinHostPort(e.Host, "0"))
-	}
-	if err != nil {
-		return err
-	}
-	e.Port = l.Addr().(*net.TCPAddr).Port
-	return l.Close()
+	return &Endpoint{
+		Host: of.Host, Port: of.Port, CertDir: dir, TLS: of.TLS, CABundle: of.CABundle,
+		network: network,
+	}, nil
 }
 
 // tempDir returns a new directory, which is removed when the test ends.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -132,10 +133,9 @@ func ExampleFault() {
 	defer t.end()
 
 	s := servertest.Run(t, servertest.WithoutControllers)
-	fault := servertest.Fault(t, s, servertest.Rule{UserAgent: "painter", Verb: "update", Times: 1},
-		servertest.Conflict())
-	config := s.RESTConfig()
-	config.UserAgent = "painter"
+	f := servertest.Fault(t, s, fault.Rule{UserAgent: "painter", Verb: "update", Times: 1},
+		fault.Conflict())
+	config := servertest.As(s.RESTConfig(), "painter")
 	ctx, maps := context.Background(), kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}}
 	if _, err := maps.Create(ctx, settings, metav1.CreateOptions{}); err != nil {
@@ -153,7 +153,7 @@ func ExampleFault() {
 		return err
 	})
 	fmt.Println(attempts, "attempts:", err)
-	for _, hit := range fault.Hits() {
+	for _, hit := range f.Hits() {
 		fmt.Println(hit)
 	}
 	// Output:

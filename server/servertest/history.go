@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,14 +34,17 @@ func History(
 }
 
 // A story has at most maxVersions versions for each of maxNamespaces namespaces, and maxChanges
-// changes of each version.
+// changes of each version. Those that tests and controllers have written are looked for among the
+// latest searchedVersions.
 const (
-	maxVersions   = 20
-	maxNamespaces = 5
-	maxChanges    = 10
+	maxVersions      = 20
+	maxNamespaces    = 5
+	maxChanges       = 10
+	searchedVersions = 500
 )
 
-// story returns the last versions of the objects in some namespaces, with what changed.
+// story returns the last versions of the objects in some namespaces that tests and controllers have
+// written, with what changed, and how many the control plane itself has.
 func story(s *server.Server, namespaces []string) string {
 	config, err := s.InProcessConfig("servertest", "system:masters")
 	if err != nil {
@@ -51,23 +55,34 @@ func story(s *server.Server, namespaces []string) string {
 	var b strings.Builder
 	for _, namespace := range namespaces {
 		found, err := history.Get(ctx, config, "/api/v1/namespaces/"+url.PathEscape(namespace),
-			history.Options{Contents: true, Limit: maxVersions})
+			history.Options{Contents: true, Limit: searchedVersions})
 		if err != nil {
 			fmt.Fprintf(&b, "namespace %s: %v\n", namespace, err)
 			continue
 		}
-		if found.More {
+		all := len(found.Versions)
+		versions := slices.DeleteFunc(found.Versions, func(v history.Version) bool {
+			return v.Writer != nil && isOwn(v.Writer.User)
+		})
+		own, earlier := all-len(versions), found.More
+		if n := len(versions) - maxVersions; n > 0 {
+			versions, earlier = versions[n:], true
+		}
+		if earlier {
 			fmt.Fprintf(&b, "… earlier versions in %s\n", namespace)
 		}
-		for _, v := range found.Versions {
-			b.WriteString(oneLine(versionLine(v)) + "\n")
-			for i, c := range v.Changes {
-				if i == maxChanges {
-					fmt.Fprintf(&b, "    … %d more changes\n", len(v.Changes)-i)
-					break
-				}
-				b.WriteString("    " + oneLine(c.String()) + "\n")
+		for _, v := range versions {
+			client := ""
+			if v.Writer != nil {
+				client = clientOf(v.Writer.User, v.Writer.UserAgent)
 			}
+			b.WriteString(oneLine(v.Line(client)) + "\n")
+			for _, line := range v.Summary(maxChanges) {
+				b.WriteString("    " + oneLine(line) + "\n")
+			}
+		}
+		if own > 0 {
+			fmt.Fprintf(&b, "… versions by control loops and kubelets: %d\n", own)
 		}
 	}
 	return b.String()
@@ -75,21 +90,3 @@ func story(s *server.Server, namespaces []string) string {
 
 // storyTimeout is how long a failed test waits for the versions of its objects.
 const storyTimeout = 10 * time.Second
-
-// versionLine returns a line such as
-//
-//	15:04:05.000 revision 210: configmaps test-x7b2p/limits updated by jane (kubectl/v1.37.2, patch)
-func versionLine(v history.Version) string {
-	line := fmt.Sprintf("revision %d: %s %s/%s %s", v.Revision, v.Resource, v.Namespace, v.Name, v.Event)
-	if v.Time != nil {
-		line = v.Time.Local().Format(clock) + " " + line
-	}
-	if w := v.Writer; w != nil {
-		what := w.Verb
-		if w.Subresource != "" {
-			what += " " + w.Subresource
-		}
-		line += fmt.Sprintf(" by %s (%s, %s)", w.User, clientOf(w.User, w.UserAgent), what)
-	}
-	return line
-}

@@ -142,6 +142,12 @@ func TestInAnotherProcess(t *testing.T) {
 	klog.Flush()
 	if strings.HasPrefix(mode, "fails") {
 		changeInVain(t, configMaps)
+		operator := kubernetes.NewForConfigOrDie(servertest.As(c.RESTConfig(), "operator"))
+		_, err := operator.CoreV1().ConfigMaps(namespace).Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "made"}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Error("on purpose")
 	}
 }
@@ -201,8 +207,10 @@ func TestMainStopsAndExits(t *testing.T) {
 	requests := []string{"requests to the control plane", "201 create", "409 update",
 		"/configmaps/limits by kubernetes-super-admin (servertest.test/", ", test, ", ", revision ",
 		", retry 1)", ": Conflict: "}
-	versions := []string{"versions of objects", "/limits created by kubernetes-super-admin", ", create)",
-		"/limits updated", "    ~ .data.size: \"2\" → \"3\"\n", "    - .data.text: \"xxx", "xxx…\n"}
+	versions := []string{"versions of objects", "/limits created by kubernetes-super-admin",
+		", test, create)", "/limits updated", "    ~ .data.size: \"2\" → \"3\"\n", "    - .data.text: \"xxx", "xxx…\n",
+		"/made created by kubernetes-super-admin (operator, create)\n",
+		"versions by control loops and kubelets: "}
 	reads := []string{"404 get", "/configmaps/absent", "NotFound"}
 	klogs := []string{"a library informs", "a library complains"}
 	for _, test := range []struct {

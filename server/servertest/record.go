@@ -20,8 +20,8 @@ import (
 // readsVariable names the environment variable that makes failed tests print reads too.
 const readsVariable = "KINPROC_PRINT_READS"
 
-// What a failed test prints is at most twice maxLines lines of maxLine bytes, and the versions of
-// objects; see story.
+// A failed test prints at most twice maxLines lines of maxLine bytes, and the versions of objects;
+// see story.
 const (
 	maxLines = 100
 	maxLine  = 500
@@ -222,7 +222,7 @@ func describe(e *auditinternal.Event) request {
 	r := request{
 		begin:  e.RequestReceivedTimestamp.Format(clock),
 		what:   oneLine(fmt.Sprintf("%s %s by %s", e.Verb, e.RequestURI, user)),
-		client: fmt.Sprintf("%s, %s", clientOf(e.User.Username, e.UserAgent), took),
+		client: strings.TrimPrefix(clientOf(e.User.Username, e.UserAgent)+", "+took.String(), ", "),
 	}
 	if revision := e.Annotations["kinproc.dev/revision"]; revision != "" {
 		r.client += ", revision " + revision
@@ -246,16 +246,23 @@ func describe(e *auditinternal.Event) request {
 // clientOf returns the first word of a user agent, and whose it is as far as that is known.
 func clientOf(user, agent string) string {
 	agent, _, _ = strings.Cut(agent, " ")
+	whose := ""
 	switch {
 	case user == "system:apiserver" && strings.HasPrefix(agent, "kube-apiserver/"):
-		return agent + ", server"
-	case user == "system:apiserver", strings.HasPrefix(user, "system:kube-"),
-		strings.HasPrefix(user, "system:serviceaccount:kube-system:"):
-		return agent + ", controller"
+		whose = "server"
+	case isOwn(user):
+		whose = "control loop"
 	case strings.HasPrefix(agent, filepath.Base(os.Args[0])+"/"):
-		return agent + ", test"
+		whose = "test"
 	}
-	return agent
+	return strings.Trim(agent+", "+whose, ", ")
+}
+
+// isOwn reports whether a user is the control plane itself: a server, a control loop or a kubelet.
+func isOwn(user string) bool {
+	return user == "system:apiserver" || strings.HasPrefix(user, "system:kube-") ||
+		strings.HasPrefix(user, "system:node:") ||
+		strings.HasPrefix(user, "system:serviceaccount:kube-system:")
 }
 
 // counting returns a function that makes lines of consecutive requests, such as

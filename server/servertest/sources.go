@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	apiextensionsscheme "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/scheme"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,7 +13,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/scheme"
 
-	"github.com/kinproc/kinproc/chain/documents"
+	"github.com/kinproc/kinproc/server/internal/install"
 )
 
 // A Source has the objects that a helper is to create. [Files], [FS], [YAML], [Objects] and
@@ -34,19 +30,11 @@ func Files(paths ...string) Source {
 	return Source{func() ([]*unstructured.Unstructured, error) {
 		var all []*unstructured.Unstructured
 		for _, p := range paths {
-			absolute, err := filepath.Abs(p)
+			files, err := install.ReadPath(p, os.ReadFile)
 			if err != nil {
 				return nil, err
 			}
-			dir, name := filepath.Split(absolute)
-			if name == "" {
-				name = "." // the root of a file system
-			}
-			objects, err := readPath(os.DirFS(dir), name)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", p, err)
-			}
-			all = append(all, objects...)
+			all = append(all, objectsOf(files)...)
 		}
 		return all, nil
 	}}
@@ -61,11 +49,12 @@ func FS(fsys fs.FS, paths ...string) Source {
 	return Source{func() ([]*unstructured.Unstructured, error) {
 		var all []*unstructured.Unstructured
 		for _, p := range paths {
-			objects, err := readPath(fsys, p)
+			files, err := install.Read(fsys, p,
+				func(file string) ([]byte, error) { return fs.ReadFile(fsys, file) })
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", p, err)
 			}
-			all = append(all, objects...)
+			all = append(all, objectsOf(files)...)
 		}
 		return all, nil
 	}}
@@ -73,7 +62,9 @@ func FS(fsys fs.FS, paths ...string) Source {
 
 // YAML is the source of the manifests in a text of one or more YAML or JSON documents.
 func YAML(text string) Source {
-	return Source{func() ([]*unstructured.Unstructured, error) { return parse([]byte(text)) }}
+	return Source{func() ([]*unstructured.Unstructured, error) {
+		return install.Decode([]byte(text))
+	}}
 }
 
 // Objects is the source of copies of objects. The objects of Kubernetes itself may leave their
@@ -107,99 +98,11 @@ func readAll(sources []Source) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// pick returns the objects that are of one of the kinds of an API group, in any version.
-func pick(
-	objects []*unstructured.Unstructured, group string, kinds ...string,
-) []*unstructured.Unstructured {
-	var picked []*unstructured.Unstructured
-	for _, u := range objects {
-		if kind := u.GroupVersionKind(); kind.Group == group && slices.Contains(kinds, kind.Kind) {
-			picked = append(picked, u)
-		}
+func objectsOf(files []install.File) (all []*unstructured.Unstructured) {
+	for _, f := range files {
+		all = append(all, f.Objects...)
 	}
-	return picked
-}
-
-// readPath reads a file, or the manifests in a directory.
-func readPath(fsys fs.FS, name string) ([]*unstructured.Unstructured, error) {
-	info, err := fs.Stat(fsys, name)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	if !info.IsDir() {
-		return readFile(fsys, name)
-	}
-	entries, err := fs.ReadDir(fsys, name)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	var all []*unstructured.Unstructured
-	for _, e := range entries {
-		if e.IsDir() || !isManifest(e.Name()) {
-			continue
-		}
-		objects, err := readFile(fsys, path.Join(name, e.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Name(), err)
-		}
-		all = append(all, objects...)
-	}
-	return all, nil
-}
-
-func isManifest(name string) bool {
-	base := strings.TrimSuffix(name, path.Ext(name))
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) &&
-		base != "kustomization" && base != "kustomizeconfig"
-}
-
-func readFile(fsys fs.FS, name string) ([]*unstructured.Unstructured, error) {
-	data, err := fs.ReadFile(fsys, name)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	return parse(data)
-}
-
-// withoutPath returns the cause of an error of package fs. The callers name the path.
-func withoutPath(err error) error {
-	var of *fs.PathError
-	if errors.As(err, &of) {
-		return of.Err
-	}
-	return err
-}
-
-// parse returns the objects of YAML documents. Empty documents are skipped.
-func parse(data []byte) ([]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
-	n := 0
-	for document, err := range documents.Split(data) {
-		n++
-		var object map[string]any
-		if err == nil {
-			err = documents.Decode(document, &object)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
-		}
-		if len(object) == 0 {
-			continue
-		}
-		u := &unstructured.Unstructured{Object: object}
-		if !u.IsList() {
-			all = append(all, u)
-			continue
-		}
-		err = u.EachListItem(func(item runtime.Object) error {
-			all = append(all, item.(*unstructured.Unstructured))
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
-		}
-	}
-	return all, nil
+	return all
 }
 
 func fromObject(o runtime.Object) (*unstructured.Unstructured, error) {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server/internal/install"
 )
 
 // Account describes a user and what the user may do. See [User].
@@ -33,8 +35,19 @@ type Account struct {
 	ClusterRole string
 }
 
+// As returns a copy of a client configuration for a controller that runs in the test's process. Its
+// requests have the name as their user agent, so that they can be told from those of the test: in
+// what a failed test prints, in the rules of faults, and in a history. The name must be one word.
+//
+//	manager, err := ctrl.NewManager(servertest.As(s.RESTConfig(), "operator"), ctrl.Options{})
+func As(config *rest.Config, name string) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.UserAgent = name
+	return config
+}
+
 // User returns a client configuration for a user, after it has given the user the permissions and
-// they are in force:
+// they have taken effect:
 //
 //	viewer := servertest.User(t, s, servertest.Account{Name: "jane", ClusterRole: "view"})
 //	client := kubernetes.NewForConfigOrDie(viewer)
@@ -50,11 +63,11 @@ func User(t TB, c API, account Account) *rest.Config {
 		}
 		rules := slices.Clone(account.Rules)
 		if len(account.Rules) > 0 {
-			role, err := k.createRole(ctx, t, c, account)
+			role, err := k.createRole(ctx, t, account)
 			if err != nil {
 				return fmt.Errorf("role: %w", err)
 			}
-			if err := k.bind(ctx, t, c, account, role); err != nil {
+			if err := k.bind(ctx, t, account, role); err != nil {
 				return fmt.Errorf("binding: %w", err)
 			}
 		}
@@ -65,7 +78,7 @@ func User(t TB, c API, account Account) *rest.Config {
 			}
 			rules = append(rules, present...)
 			role := rbacv1.RoleRef{Kind: "ClusterRole", Name: account.ClusterRole}
-			if err := k.bind(ctx, t, c, account, role); err != nil {
+			if err := k.bind(ctx, t, account, role); err != nil {
 				return fmt.Errorf("binding of %s: %w", account.ClusterRole, err)
 			}
 		}
@@ -95,8 +108,8 @@ func configOf(c API, account Account) (*rest.Config, error) {
 }
 
 // createRole creates a role with the account's rules.
-func (k *clients) createRole(ctx context.Context, t TB, c API, a Account) (rbacv1.RoleRef, error) {
-	made, err := k.grant(ctx, t, c, a, &rbacv1.Role{Rules: a.Rules})
+func (k *clients) createRole(ctx context.Context, t TB, a Account) (rbacv1.RoleRef, error) {
+	made, err := k.grant(ctx, t, a, &rbacv1.Role{Rules: a.Rules})
 	if err != nil {
 		return rbacv1.RoleRef{}, err
 	}
@@ -104,9 +117,9 @@ func (k *clients) createRole(ctx context.Context, t TB, c API, a Account) (rbacv
 }
 
 // bind gives a role to the account's user.
-func (k *clients) bind(ctx context.Context, t TB, c API, a Account, role rbacv1.RoleRef) error {
+func (k *clients) bind(ctx context.Context, t TB, a Account, role rbacv1.RoleRef) error {
 	role.APIGroup = rbacv1.GroupName
-	_, err := k.grant(ctx, t, c, a, &rbacv1.RoleBinding{
+	_, err := k.grant(ctx, t, a, &rbacv1.RoleBinding{
 		RoleRef: role,
 		Subjects: []rbacv1.Subject{{
 			APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: a.Name,
@@ -118,7 +131,7 @@ func (k *clients) bind(ctx context.Context, t TB, c API, a Account, role rbacv1.
 // grant creates a Role or a RoleBinding in the account's namespace. If that is empty, it creates
 // the ClusterRole or ClusterRoleBinding with the same fields.
 func (k *clients) grant(
-	ctx context.Context, t TB, c API, a Account, object runtime.Object,
+	ctx context.Context, t TB, a Account, object runtime.Object,
 ) (*unstructured.Unstructured, error) {
 	u, err := fromObject(object)
 	if err != nil {
@@ -129,17 +142,17 @@ func (k *clients) grant(
 		u.SetKind("Cluster" + u.GetKind())
 	}
 	plural := strings.ToLower(u.GetKind()) + "s"
-	resources := k.dynamic.Resource(rbacv1.SchemeGroupVersion.WithResource(plural))
+	resources := k.Dynamic.Resource(rbacv1.SchemeGroupVersion.WithResource(plural))
 	var resource dynamic.ResourceInterface = resources
 	if a.Namespace != "" {
 		resource = resources.Namespace(a.Namespace)
 	}
-	made, err := resource.Create(ctx, u, metav1.CreateOptions{FieldManager: fieldManager})
+	made, err := k.CreateIn(ctx, resource, u)
 	if err != nil {
 		return nil, err
 	}
-	deleteAtEnd(t, c, made, resource)
-	return made, nil
+	deleteAtEnd(t, made)
+	return made.Unstructured, nil
 }
 
 // aggregationTimeout limits the wait for the rules of a role that consists of others. Without the
@@ -151,10 +164,10 @@ func (k *clients) rulesOf(ctx context.Context, name string) ([]rbacv1.PolicyRule
 	ctx, cancel := context.WithTimeout(ctx, aggregationTimeout)
 	defer cancel()
 	var rules []rbacv1.PolicyRule
-	err := until(ctx, func(ctx context.Context) error {
+	err := install.Until(ctx, func(ctx context.Context) error {
 		role, err := k.typed.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return fatal{err}
+			return install.Fatal(err)
 		}
 		if role.AggregationRule != nil && len(role.Rules) == 0 {
 			return errors.New("it has no rules: does a control loop aggregate them?")
@@ -165,8 +178,8 @@ func (k *clients) rulesOf(ctx context.Context, name string) ([]rbacv1.PolicyRule
 	return rules, err
 }
 
-// awaitAllowed waits until a rule is in force for the account's user. Authorizers learn of roles
-// and bindings by a watch.
+// awaitAllowed waits until a rule has taken effect for the account's user. Authorizers learn of
+// roles and bindings by a watch.
 func (k *clients) awaitAllowed(ctx context.Context, a Account, rule rbacv1.PolicyRule) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: a.Name, Groups: slices.Concat(a.Groups, []string{"system:authenticated"}),
@@ -193,14 +206,15 @@ func (k *clients) awaitAllowed(ctx context.Context, a Account, rule rbacv1.Polic
 			review.Spec.ResourceAttributes.Name = rule.ResourceNames[0]
 		}
 	}
-	return until(ctx, func(ctx context.Context) error {
+	return install.Until(ctx, func(ctx context.Context) error {
 		reviews := k.typed.AuthorizationV1().SubjectAccessReviews()
 		answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 		if !answer.Status.Allowed {
-			return fmt.Errorf("the rule %s is not in force: does the API server use RBAC?", &rule)
+			return fmt.Errorf("the rule %s has not taken effect: does the API server use RBAC?",
+				&rule)
 		}
 		return nil
 	})

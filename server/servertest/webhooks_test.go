@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -302,8 +303,8 @@ func TestAPIServiceIsReached(t *testing.T) {
 	s := servertest.Run(t)
 	version := schema.GroupVersion{Group: "extension.example.com", Version: "v1"}
 	const refused = 3
-	f := servertest.Fault(t, s, servertest.Rule{Path: "/apis/" + version.String(), Times: refused},
-		servertest.Status(apierrors.NewServiceUnavailable("the aggregator does not know it yet")))
+	f := servertest.Fault(t, s, fault.Rule{Path: "/apis/" + version.String(), Times: refused},
+		fault.Fail(apierrors.NewServiceUnavailable("the aggregator does not know it yet")))
 	e := servertest.NewEndpoint(t)
 	serve(t, e, extension(version))
 	servertest.APIService(t, s, e, version)

@@ -185,7 +185,7 @@ func columns(patterns ...string) func(sources, version) (facts, error) {
 	}
 }
 
-// columnsOf adds the columns in a file to found. What they belong to is the variable that has them,
+// columnsOf adds the columns in a file to found. Their owner is the variable that has them,
 // such as podColumnDefinitions, or the package.
 func columnsOf(file *ast.File, pkg string, found facts) {
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -120,7 +120,7 @@ func parseDir(dir string) ([]*ast.File, error) {
 	return files, nil
 }
 
-// written reports whether people have written a file, which is no test.
+// written reports whether a file was written by people and is not a test.
 func written(name string) bool {
 	return strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") &&
 		!strings.HasPrefix(name, "zz_generated") && !strings.HasPrefix(name, "types_swagger") &&

@@ -224,7 +224,7 @@ func (w *cacheWatch) event(ctx context.Context, e *clientv3.Event) (watch.Event,
 			return watch.Event{}, err
 		}
 		if len(before.Kvs) == 0 {
-			return watch.Event{}, errors.New("nothing was there to delete")
+			return watch.Event{}, errors.New("the deleted object is missing")
 		}
 		kind, kv = watch.Deleted, before.Kvs[0]
 	case e.IsCreate():

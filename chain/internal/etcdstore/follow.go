@@ -195,7 +195,7 @@ func (f *follower) put(ctx context.Context, kv *mvccpb.KeyValue) {
 			"err", err)
 		return
 	}
-	if object.UID != "" { // otherwise, it is no object of the API
+	if object.UID != "" { // otherwise, it is not an object of the API
 		f.handler.Put(key, &object, value)
 	}
 }

@@ -16,8 +16,19 @@ import (
 // resources one after the other.
 type guarded struct {
 	apistorage.Interface
-	resources *Resources
-	resource  schema.GroupResource
+	backend  *Backend
+	resource schema.GroupResource
+	allow    func(context.Context, schema.GroupResource) error
+}
+
+// Guard returns a [Resources.Wrap] that calls allow before the server changes or deletes an object
+// other than by a request. An error refuses that. No reset comes in between.
+func (b *Backend) Guard(
+	allow func(context.Context, schema.GroupResource) error,
+) func(apistorage.Interface, schema.GroupResource) apistorage.Interface {
+	return func(s apistorage.Interface, resource schema.GroupResource) apistorage.Interface {
+		return guarded{s, b, resource, allow}
+	}
 }
 
 // begin returns an error if a change is not wanted any more. The caller must call end after it.
@@ -25,9 +36,9 @@ func (g guarded) begin(ctx context.Context) (end func(), err error) {
 	if _, ok := genericapirequest.RequestInfoFrom(ctx); ok {
 		return func() {}, nil
 	}
-	lock := &g.resources.Backend.beginning
+	lock := &g.backend.beginning
 	lock.RLock()
-	return lock.RUnlock, g.resources.WithoutRequest(ctx, g.resource)
+	return lock.RUnlock, g.allow(ctx, g.resource)
 }
 
 func (g guarded) Delete(

@@ -351,7 +351,8 @@ func (i *Informer) AddEventHandlerWithResyncPeriod(
 func (i *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	l, ok := handle.(*listener)
 	if !ok {
-		return fmt.Errorf("remove a handler from the informer of %s: it is another informer's", i.kind)
+		return fmt.Errorf("remove a handler from the informer of %s: it belongs to another informer",
+			i.kind)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 var namespaces = schema.GroupResource{Resource: "namespaces"}
 
 // NamespaceSince returns the revision at which a namespace was created. It is the namespace of that
-// name at another revision, or now if that is 0. What is older belongs to whoever had the name
-// before. If there is no such namespace, everything is older.
+// name at another revision, or now if that is 0. Older objects belong to an earlier namespace
+// of that name. If there is no such namespace, all objects are older.
 func (b *Backend) NamespaceSince(ctx context.Context, name string, at int64) (int64, error) {
 	key := b.feed.prefix + b.Key(namespaces, "", name)
 	found, err := b.client.KV.Get(ctx, key, clientv3.WithRev(at))

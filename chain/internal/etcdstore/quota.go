@@ -88,9 +88,9 @@ func (q *quota) stop() {
 	q.running.Wait()
 }
 
-// replaced returns the size of what is replaced at a key, which is needed only if the database is so
-// large that the size of its old revisions matters. An external etcd is not asked: the new value is
-// about as large.
+// replaced returns the size of what is replaced at a key, which is needed only if the database is
+// so large that the size of its old revisions matters. An external etcd is not asked: the new value
+// is about as large.
 func (q *quota) replaced(ctx context.Context, key string, value []byte) (int64, error) {
 	if q.database == nil {
 		return int64(len(value)), nil
@@ -134,8 +134,8 @@ func (q *quota) admit(ctx context.Context, value []byte, replaced int64) error {
 	}
 }
 
-// isAllowedWhenFull reports whether a write goes on while the database is full. What is beyond the
-// quota up to the limit is for these writes. Etcd itself refuses them at the limit.
+// isAllowedWhenFull reports whether a write goes on while the database is full. The space
+// between the quota and the limit is for these writes. Etcd itself refuses them at the limit.
 func isAllowedWhenFull(ctx context.Context, size, replaced int64, r Room) bool {
 	if size <= replaced {
 		return true
@@ -236,7 +236,7 @@ func (q *quota) explain(err error, size int64) error {
 	}
 	return storageError("etcd refuses to write because its database is full. Its administrator has to " +
 		"compact it, defragment each member and disarm the alarm (etcdctl compaction, defrag, alarm " +
-		"disarm), or to raise its --quota-backend-bytes")
+		"disarm), or raise its --quota-backend-bytes")
 }
 
 func storageError(format string, args ...any) error {

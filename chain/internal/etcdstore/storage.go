@@ -219,9 +219,8 @@ type Resources struct {
 	CodecOf func(resource schema.GroupResource, example runtime.Object) (Codec, error)
 	// PathOf returns the path of a resource below the prefix.
 	PathOf func(resource schema.GroupResource) string
-	// WithoutRequest, if set, is called before the server deletes an object other than by a
-	// request. An error refuses that. No reset comes in between.
-	WithoutRequest func(ctx context.Context, resource schema.GroupResource) error
+	// Wrap, if set, returns the store to use in place of one from which watches are cached.
+	Wrap func(apistorage.Interface, schema.GroupResource) apistorage.Interface
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -315,10 +314,10 @@ func (r *Resources) newStore(
 		b.mu.Unlock()
 		s.stop()
 	}
-	if r.WithoutRequest == nil {
+	if r.Wrap == nil {
 		return s, destroy, nil
 	}
-	return guarded{s, r, config.GroupResource}, destroy, nil
+	return r.Wrap(s, config.GroupResource), destroy, nil
 }
 
 // cachedOnWatch is an etcd store that gets a watch cache with the first watch.

@@ -48,7 +48,8 @@ type VersionsOf struct {
 	Name   string
 	Labels labels.Selector // nil for all
 	// Allowed, if set, reports whether the objects of a resource may be shown, and since which
-	// revision. What a namespace of the same name had before may not; see [Backend.NamespaceSince].
+	// revision. Those of an earlier namespace of the same name may not; see
+	// [Backend.NamespaceSince].
 	Allowed func(schema.GroupResource) (since int64, may bool)
 	// Before, if not 0, is the revision before which versions are looked for.
 	Before int64

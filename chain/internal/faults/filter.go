@@ -16,6 +16,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/documents"
 	"github.com/kinproc/kinproc/chain/fault"
+	"github.com/kinproc/kinproc/chain/internal/effect"
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
 	"github.com/kinproc/kinproc/chain/internal/stored"
 	"github.com/kinproc/kinproc/chain/internal/tracer"
@@ -49,43 +50,43 @@ func (f *Faults) Filter(handler http.Handler) http.Handler {
 
 // note tells the trace and the audit log that a fault hits a request.
 func note(r *http.Request, one *injected) {
-	tracer.From(r.Context()).Begin("fault")(one.Effect.String(), "fault "+one.ID)
-	audit.AddAuditAnnotation(r.Context(), fault.Annotation, one.Effect.String())
+	tracer.From(r.Context()).Begin("fault")(one.Spec.Effect.String(), "fault "+one.ID)
+	audit.AddAuditAnnotation(r.Context(), fault.Annotation, one.Spec.Effect.String())
 }
 
 // disturb answers a request that a fault has hit.
 func (f *Faults) disturb(
 	handler http.Handler, w http.ResponseWriter, r *http.Request, about *request, one *injected,
 ) {
-	switch one.Effect.Action {
-	case fault.Status:
-		f.refuse(w, r, about, &apierrors.StatusError{ErrStatus: *one.Effect.Answer()})
-	case fault.Conflict:
+	switch is := one.effect(); is.Type {
+	case effect.Fail:
+		f.refuse(w, r, about, &apierrors.StatusError{ErrStatus: *is.Answer()})
+	case effect.Conflict:
 		f.refuse(w, r, about, apierrors.NewConflict(
 			schema.GroupResource{Group: about.info.APIGroup, Resource: about.info.Resource}, about.info.Name,
 			errors.New("the object has been modified; please apply your changes to the latest version "+
 				"and try again")))
-	case fault.Timeout:
+	case effect.TimeOut:
 		f.refuse(w, r, about,
 			apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0))
-	case fault.ExpireWatch: // of a watch that begins
+	case effect.ExpireWatch: // of a watch that begins
 		f.refuse(w, r, about, expired())
-	case fault.Cut, fault.BreakWatch:
+	case effect.Cut, effect.BreakWatch:
 		panic(http.ErrAbortHandler)
-	case fault.LoseAnswer:
+	case effect.LoseAnswer:
 		handler.ServeHTTP(discard{http.Header{}}, r)
 		panic(http.ErrAbortHandler)
-	case fault.Delay:
+	case effect.Delay:
 		one.delay(r.Context())
 		handler.ServeHTTP(w, r)
-	case fault.Freeze, fault.Behind:
+	case effect.Freeze, effect.Lag:
 		handler.ServeHTTP(w, r.WithContext(etcdstore.WithView(r.Context(), one.view())))
 	}
 }
 
 // delay waits until the delay is over, or nobody waits for it any more.
 func (one *injected) delay(ctx context.Context) {
-	timer := time.NewTimer(one.Effect.Delay)
+	timer := time.NewTimer(one.effect().Delay.Duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -100,9 +101,8 @@ func expired() *apierrors.StatusError {
 
 // view returns what the reads see that the fault hits.
 func (one *injected) view() etcdstore.View {
-	return etcdstore.View{
-		Revision: one.Effect.Revision, Behind: one.Effect.Revisions, Released: one.released,
-	}
+	is := one.effect()
+	return etcdstore.View{Revision: is.Revision, Behind: is.Revisions, Released: one.released}
 }
 
 // refuse answers with an error of the API.

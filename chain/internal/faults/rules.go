@@ -23,6 +23,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kinproc/kinproc/chain/fault"
+	"github.com/kinproc/kinproc/chain/internal/effect"
 )
 
 // maxHits limits the hits that a fault remembers, and maxFaults the faults.
@@ -73,22 +74,24 @@ type injected struct {
 	timer    *time.Timer // nil unless Rule.For is set
 }
 
+// effect returns what the server carries out.
+func (one *injected) effect() effect.Effect { return one.Spec.Effect.Internal() }
+
 // add adds a fault, which hits the watches that are running, too.
-func (f *Faults) add(ctx context.Context, added fault.Fault) (fault.Fault, error) {
-	if err := added.Validate(); err != nil {
+func (f *Faults) add(ctx context.Context, spec fault.Spec) (added fault.Fault, err error) {
+	if err := spec.Validate(); err != nil {
 		return added, apierrors.NewBadRequest(err.Error())
 	}
-	if added.Effect.Action == fault.Freeze && added.Effect.Revision == 0 {
+	if is := spec.Effect.Internal(); is.Type == effect.Freeze && is.Revision == 0 {
 		now, err := f.config.Revision(ctx)
 		if err != nil {
 			return added, fmt.Errorf("the present revision: %w", err)
 		}
-		added.Effect.Revision = now
+		spec.Effect = fault.FreezeAt(now)
 	}
-	added.Hits, added.Count, added.Ended = nil, 0, false
-	one := &injected{Fault: added, released: make(chan struct{})}
-	if c := added.Rule.Chance; c > 0 && c < 1 {
-		one.chance = rand.New(rand.NewPCG(added.Rule.Seed, 0))
+	one := &injected{Fault: fault.Fault{Spec: spec}, released: make(chan struct{})}
+	if c := spec.Rule.Chance; c > 0 && c < 1 {
+		one.chance = rand.New(rand.NewPCG(spec.Rule.Seed, 0))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,8 +103,8 @@ func (f *Faults) add(ctx context.Context, added fault.Fault) (fault.Fault, error
 	one.ID = strconv.Itoa(f.lastID)
 	f.all = append(f.all, one)
 	f.some.Store(true)
-	if added.Rule.For > 0 {
-		one.timer = time.AfterFunc(added.Rule.For, func() {
+	if d := spec.Rule.For.Duration; d > 0 {
+		one.timer = time.AfterFunc(d, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.release(one)
@@ -117,8 +120,8 @@ func (f *Faults) add(ctx context.Context, added fault.Fault) (fault.Fault, error
 
 // end lets a fault hit no more requests. The caller holds the mutex.
 func (f *Faults) end(one *injected) {
-	one.Ended = true
-	f.some.Store(slices.ContainsFunc(f.all, func(o *injected) bool { return !o.Ended }))
+	one.Status.Ended = true
+	f.some.Store(slices.ContainsFunc(f.all, func(o *injected) bool { return !o.Status.Ended }))
 }
 
 // release ends a fault, and what it holds. The caller holds the mutex.
@@ -141,7 +144,7 @@ func (f *Faults) list() []fault.Fault {
 	all := make([]fault.Fault, len(f.all))
 	for i, one := range f.all {
 		all[i] = one.Fault
-		all[i].Hits = slices.Clone(one.Hits)
+		all[i].Status.Hits = slices.Clone(one.Status.Hits)
 	}
 	return all
 }
@@ -216,30 +219,30 @@ func (f *Faults) wantsNames() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.ContainsFunc(f.all, func(one *injected) bool {
-		return one.Rule.Name != "" && !one.Ended
+		return one.Spec.Rule.Name != "" && !one.Status.Ended
 	})
 }
 
 // hits reports whether a fault hits a request, and counts that. The caller holds the mutex.
 func (f *Faults) hits(one *injected, r *request) bool {
-	if one.Ended || !one.selects(r) {
+	if one.Status.Ended || !one.selects(r) {
 		return false
 	}
-	if one.skipped < one.Rule.Skip {
+	if one.skipped < one.Spec.Rule.Skip {
 		one.skipped++
 		return false
 	}
-	if one.chance != nil && one.chance.Float64() >= one.Rule.Chance {
+	if one.chance != nil && one.chance.Float64() >= one.Spec.Rule.Chance {
 		return false
 	}
-	one.Count++
-	if len(one.Hits) < maxHits {
-		one.Hits = append(one.Hits, fault.Hit{
+	one.Status.Count++
+	if len(one.Status.Hits) < maxHits {
+		one.Status.Hits = append(one.Status.Hits, fault.Hit{
 			Time: time.Now(), User: cut(r.user), UserAgent: cut(r.agent), Verb: r.info.Verb,
 			URI: cut(r.uri), Namespace: cut(r.info.Namespace), Name: cut(r.name),
 		})
 	}
-	if one.Count == one.Rule.Times {
+	if one.Status.Count == one.Spec.Rule.Times {
 		f.end(one)
 	}
 	return true
@@ -258,8 +261,8 @@ func cut(text string) string {
 
 // selects reports whether the rule selects a request.
 func (one *injected) selects(r *request) bool {
-	rule, info := &one.Rule, r.info
-	switch verbs := one.Effect.Action.Verbs(); {
+	rule, info := &one.Spec.Rule, r.info
+	switch verbs := one.effect().Type.Verbs(); {
 	case r.own && rule.User == "" && rule.UserAgent == "",
 		rule.User != "" && rule.User != r.user,
 		!strings.Contains(r.agent, rule.UserAgent),
@@ -278,7 +281,7 @@ func (one *injected) selects(r *request) bool {
 }
 
 func (one *injected) selectsResource(info *genericapirequest.RequestInfo) bool {
-	rule := &one.Rule
+	rule := &one.Spec.Rule
 	if rule.Resource == "" {
 		return true
 	}

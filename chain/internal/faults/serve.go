@@ -77,8 +77,9 @@ func (f *Faults) get(id string) (fault.Fault, error) {
 func (f *Faults) post(w http.ResponseWriter, r *http.Request) (added fault.Fault, err error) {
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxFault))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&added); err != nil {
-		return added, apierrors.NewBadRequest(fmt.Sprintf("the body is no fault: %v", err))
+	var spec fault.Spec
+	if err := decoder.Decode(&spec); err != nil {
+		return added, apierrors.NewBadRequest(fmt.Sprintf("the body is not a fault: %v", err))
 	}
-	return f.add(r.Context(), added)
+	return f.add(r.Context(), spec)
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
-	"github.com/kinproc/kinproc/chain/fault"
+	"github.com/kinproc/kinproc/chain/internal/effect"
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
 )
 
@@ -38,9 +38,9 @@ func (w *watching) compare(other *watching) int { return cmp.Compare(w.number, o
 // disturbsRunning reports whether a fault hits watches that are running. The others wait until the
 // next watch begins.
 func (one *injected) disturbsRunning() bool {
-	switch one.Effect.Action {
-	case fault.EndWatch, fault.BreakWatch, fault.ExpireWatch, fault.HoldWatch, fault.Freeze,
-		fault.Behind, fault.Cut:
+	switch one.effect().Type {
+	case effect.EndWatch, effect.BreakWatch, effect.ExpireWatch, effect.HoldWatch, effect.Freeze,
+		effect.Lag, effect.Cut:
 		return true
 	}
 	return false
@@ -48,8 +48,8 @@ func (one *injected) disturbsRunning() bool {
 
 // disturb lets a fault hit the watch.
 func (w *watching) disturb(one *injected) {
-	switch one.Effect.Action {
-	case fault.HoldWatch, fault.Freeze:
+	switch one.effect().Type {
+	case effect.HoldWatch, effect.Freeze:
 		w.held.hold(one.released)
 	default:
 		w.mu.Lock()
@@ -75,16 +75,16 @@ func (f *Faults) watch(
 	defer f.forget(running)
 	if one != nil {
 		note(r, one)
-		switch one.Effect.Action {
-		case fault.HoldWatch:
+		switch one.effect().Type {
+		case effect.HoldWatch:
 			held.hold(one.released)
-		case fault.Freeze, fault.Behind:
+		case effect.Freeze, effect.Lag:
 			ctx = etcdstore.WithView(ctx, one.view())
-		case fault.EndWatch, fault.BreakWatch:
+		case effect.EndWatch, effect.BreakWatch:
 			held.begun = func() { running.disturb(one) }
-		case fault.Delay:
+		case effect.Delay:
 			one.delay(ctx)
-		case fault.LoseAnswer: // a watch has no other effect than its answer
+		case effect.LoseAnswer: // a watch has no other effect than its answer
 			panic(http.ErrAbortHandler)
 		default:
 			f.disturb(handler, w, r.WithContext(ctx), &about, one)
@@ -101,9 +101,9 @@ func (f *Faults) watch(
 	if ending != one {
 		note(r, ending)
 	}
-	switch ending.Effect.Action {
-	case fault.EndWatch, fault.Behind:
-	case fault.ExpireWatch:
+	switch ending.effect().Type {
+	case effect.EndWatch, effect.Lag:
+	case effect.ExpireWatch:
 		f.sendExpired(w)
 	default:
 		panic(http.ErrAbortHandler)
@@ -191,8 +191,8 @@ func (h *heldResponse) hold(released <-chan struct{}) {
 	})
 }
 
-// release ends one hold. What the last one has held back is sent, unless the watch has ended: then
-// the client gets it from its next watch.
+// release ends one hold. After the last one, the held events are sent, unless the watch has ended:
+// then the client gets them from its next watch.
 func (h *heldResponse) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

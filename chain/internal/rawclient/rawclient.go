@@ -60,6 +60,6 @@ func Open(
 	if json.Unmarshal(text, &status) == nil && status.Status == metav1.StatusFailure {
 		return nil, &apierrors.StatusError{ErrStatus: status}
 	}
-	return nil, fmt.Errorf("the server answered %s to %s %s: it is not kinproc, or an older one",
+	return nil, fmt.Errorf("the server answered %s to %s %s: it is not kinproc, or an earlier version",
 		response.Status, method, path)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/kinproc/kinproc/chain/history"
 )
 
-// The files of a directory. What is written goes to the end of the current one. When that one is
-// full, it becomes the older one, and the older one before it is removed.
+// The files of a directory. Entries are appended to the current one. When that is full, it becomes
+// the older one, and the previous older one is removed.
 const (
 	currentName = "current"
 	olderName   = "older"
@@ -63,10 +63,10 @@ type files struct {
 	ended      chan struct{}
 }
 
-// Keep keeps in a directory, which need not exist, who writes revisions from now on, and recalls
-// who has written those up to now. It reads nothing before it must. A file that cannot be read or
-// written is logged, and is no reason for more. Keep must be called before anything else, and Stop
-// at the end.
+// Keep records in a directory, which need not exist, who writes revisions from now on, and reads
+// from there who has written earlier ones. It reads nothing before it must. A file that cannot be
+// read or written is logged, and has no other effect. Keep must be called before anything else, and
+// Stop at the end.
 func (m *Memory) Keep(dir string, now int64, readOnly bool, log func(error)) {
 	m.files = &files{
 		memory: m, dir: dir, start: start{now, time.Now().UnixNano()}, readOnly: readOnly, log: log,
@@ -147,8 +147,8 @@ func (f *files) close() {
 func (f *files) report(err error) {
 	if err != nil && !f.failed {
 		f.failed = true
-		f.log(fmt.Errorf("keep in %s who writes objects: %w; the history after the next start may not "+
-			"know it", f.dir, err))
+		f.log(fmt.Errorf("record in %s who writes objects: %w; the history may lack writers after the "+
+			"next start", f.dir, err))
 	}
 }
 
@@ -212,7 +212,7 @@ func (f *files) append(frame []byte) error {
 	return nil
 }
 
-// open opens a regular file. What else there is might lead elsewhere or block.
+// open opens a regular file. Anything else might lead elsewhere or block.
 func open(root *os.Root, name string, flags int) (*os.File, error) {
 	before, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) && flags&os.O_CREATE != 0 {
@@ -246,7 +246,7 @@ func (f *files) load() {
 			return
 		}
 		if err != nil {
-			f.log(fmt.Errorf("read who wrote objects: %w", err))
+			f.log(fmt.Errorf("read the writers of objects: %w", err))
 			return
 		}
 		defer root.Close()
@@ -254,7 +254,7 @@ func (f *files) load() {
 		for _, name := range []string{olderName, currentName} {
 			data, err := f.read(root, name)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				f.log(fmt.Errorf("read who wrote objects: %w", err))
+				f.log(fmt.Errorf("read the writers of objects: %w", err))
 			}
 			f.size = decode(data, func(from start, records []record) {
 				if from != last {

@@ -70,8 +70,8 @@ func TestWhatIsKept(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves the beginning of a frame at most. What is whole counts, and what
-// comes later is behind it.
+// A process that is killed leaves at most the beginning of a frame. The complete frames count, and
+// later frames follow them.
 func TestTornEnd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

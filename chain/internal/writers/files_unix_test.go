@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What is no file is neither followed nor opened, and the error is logged once.
+// Anything but a regular file is neither followed nor opened, and the error is logged once.
 func TestAttackNoFile(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(path, elsewhere string) error{

@@ -183,8 +183,8 @@ func (m *Memory) drop() {
 	m.blocks = m.blocks[1:]
 }
 
-// Of returns who wrote a revision and when, or nil. What a file says is believed only if the sum is
-// that of what was written, which may be another revision of the same number.
+// Of returns who wrote a revision and when, or nil. An entry of a file counts only if
+// its checksum is that of what was written, since another revision may have had the same number.
 func (m *Memory) Of(revision int64, sum uint32) (*history.Writer, *time.Time) {
 	if m.files != nil {
 		m.files.load()

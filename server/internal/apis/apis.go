@@ -264,7 +264,8 @@ func (c *Config) resources(groups []kind.Group) (*serverstorage.ResourceConfig, 
 			}
 		}
 	}
-	// Versions that were removed from Kubernetes are no error, because client-go still knows them.
+	// Versions that were removed from Kubernetes are not an error, because client-go still knows
+	// them.
 	return resourceconfig.MergeAPIResourceConfigs(resources, c.Resources, clientscheme.Scheme)
 }
 

@@ -29,7 +29,8 @@ func megabyte(i int) map[string]string {
 // room returns how full the database of a control plane is.
 func room(t *testing.T, client kubernetes.Interface) (r embed.Room) {
 	t.Helper()
-	answer, err := client.Discovery().RESTClient().Get().AbsPath("/kinproc/database").DoRaw(t.Context())
+	answer, err := client.Discovery().RESTClient().Get().AbsPath("/kinproc/v1/database").
+		DoRaw(t.Context())
 	if err == nil {
 		err = json.Unmarshal(answer, &r)
 	}

@@ -6,17 +6,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -112,6 +116,110 @@ func TestDefinitionIsServedOnceEstablished(t *testing.T) {
 	}
 }
 
+// Clients that look after the write of a definition find that its kind is established, and
+// described with its names and versions, or that its names are refused.
+func TestDefinitionIsDescribedOnceWritten(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t)
+	config := rest.CopyConfig(s.RESTConfig())
+	config.QPS = -1
+	client := apiextensionsclient.NewForConfigOrDie(config)
+	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
+	aggregated := func() map[schema.GroupVersion]*metav1.APIResourceList {
+		t.Helper()
+		_, all, _, err := client.Discovery().(discovery.AggregatedDiscoveryInterface).
+			GroupsAndMaybeResources()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	described := func(name, version string) {
+		t.Helper()
+		d, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) {
+			t.Errorf("%s is not established: %v", name, d.Status.Conditions)
+		}
+		gv := schema.GroupVersion{Group: d.Spec.Group, Version: version}
+		is := func(r metav1.APIResource) bool { return r.Name == d.Spec.Names.Plural }
+		list, err := client.Discovery().ServerResourcesForGroupVersion(gv.String())
+		if err != nil || !slices.ContainsFunc(list.APIResources, is) {
+			t.Errorf("/apis/%s lacks %s: %v (%v)", gv, name, list, err)
+		}
+		all := aggregated()[gv]
+		if all == nil || !slices.ContainsFunc(all.APIResources, is) {
+			t.Errorf("/apis lacks %s in %s: %v", name, gv, all)
+		}
+	}
+	for i := range 30 {
+		d := definitionOf(fmt.Sprintf("created%d", i))
+		d, err := definitions.Create(t.Context(), d, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		described(d.Name, "v1")
+		added := fmt.Sprintf("v1beta%d", i+1)
+		patch := fmt.Sprintf(`[
+			{"op": "copy", "from": "/spec/versions/0", "path": "/spec/versions/1"},
+			{"op": "replace", "path": "/spec/versions/1/name", "value": %q},
+			{"op": "replace", "path": "/spec/versions/1/storage", "value": false}]`, added)
+		if _, err := definitions.Patch(t.Context(), d.Name, types.JSONPatchType, []byte(patch),
+			metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		described(d.Name, added)
+		short := fmt.Sprintf("c%d", i)
+		patch = fmt.Sprintf(`[
+			{"op": "add", "path": "/spec/names/shortNames", "value": [%q]},
+			{"op": "remove", "path": "/spec/versions/1"}]`, short)
+		if _, err := definitions.Patch(t.Context(), d.Name, types.JSONPatchType, []byte(patch),
+			metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		all := aggregated()
+		if gv := (schema.GroupVersion{Group: d.Spec.Group, Version: added}); all[gv] != nil {
+			t.Errorf("/apis still has %s", gv)
+		}
+		v1 := all[schema.GroupVersion{Group: d.Spec.Group, Version: "v1"}]
+		if v1 == nil || !slices.ContainsFunc(v1.APIResources, func(r metav1.APIResource) bool {
+			return slices.Contains(r.ShortNames, short)
+		}) {
+			t.Errorf("/apis lacks the short name %s: %v", short, v1)
+		}
+
+		refused := definitionOf(fmt.Sprintf("refused%d", i))
+		refused.Spec.Names.ShortNames = []string{short}
+		if _, err := definitions.Create(t.Context(), refused, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		refused, err = definitions.Get(t.Context(), refused.Name, metav1.GetOptions{})
+		if err != nil || !apihelpers.IsCRDConditionFalse(refused, apiextensionsv1.NamesAccepted) {
+			t.Errorf("the names of %s are not refused: %v (%v)", refused.Name, refused.Status, err)
+		}
+		patch = fmt.Sprintf(`[{"op": "replace", "path": "/spec/names/shortNames/0", "value": "r%d"}]`, i)
+		if _, err := definitions.Patch(t.Context(), refused.Name, types.JSONPatchType, []byte(patch),
+			metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		described(refused.Name, "v1")
+
+		d = definitionOf(fmt.Sprintf("applied%d", i))
+		d.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+		body, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := definitions.Patch(t.Context(), d.Name, types.ApplyPatchType, body,
+			metav1.PatchOptions{FieldManager: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		described(d.Name, "v1")
+	}
+}
+
 // A document of custom resources has the latest definitions of its group version, and clients can
 // keep it as long as its hash stays the same.
 func TestDefinitionsInOpenAPI(t *testing.T) {
@@ -145,22 +253,17 @@ func TestDefinitionsInOpenAPI(t *testing.T) {
 		return response, body.String()
 	}
 	const path = "apis/definitions.example.com/v1"
-	// listed waits until the URL of the document is other than before, and returns it.
-	listed := func(before string) (url string) {
+	// listed returns the URL of the document.
+	listed := func() string {
 		t.Helper()
-		if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
-			func(context.Context) (bool, error) {
-				var list struct {
-					Paths map[string]struct{ ServerRelativeURL string }
-				}
-				_, body := get("/openapi/v3")
-				err := json.Unmarshal([]byte(body), &list)
-				url = list.Paths[path].ServerRelativeURL
-				return url != before, err
-			}); err != nil {
-			t.Fatalf("wait until the URL of %s is not %q: %v", path, before, err)
+		var list struct {
+			Paths map[string]struct{ ServerRelativeURL string }
 		}
-		return url
+		_, body := get("/openapi/v3")
+		if err := json.Unmarshal([]byte(body), &list); err != nil {
+			t.Fatal(err)
+		}
+		return list.Paths[path].ServerRelativeURL
 	}
 	create := func(plural string) {
 		t.Helper()
@@ -170,7 +273,7 @@ func TestDefinitionsInOpenAPI(t *testing.T) {
 		}
 	}
 	create("ones")
-	first := listed("")
+	first := listed()
 	response, body := get(first)
 	if response.StatusCode != http.StatusOK || !strings.Contains(body, "about ones") {
 		t.Errorf("GET %s: %s\n%s", first, response.Status, body)
@@ -197,7 +300,7 @@ func TestDefinitionsInOpenAPI(t *testing.T) {
 
 	// Another kind of the group changes the document.
 	create("twos")
-	second := listed(first)
+	second := listed()
 	if response, _ := get(first); response.StatusCode != http.StatusMovedPermanently ||
 		response.Header.Get("Location") != second {
 		t.Errorf("GET %s, which is outdated: %s to %s", first, response.Status,
@@ -213,7 +316,8 @@ func TestDefinitionsInOpenAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for url := second; url != ""; {
-		url = listed(url)
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) { return listed() == "", nil }); err != nil {
+		t.Errorf("wait until the deleted definitions have no document: %v", err)
 	}
 }

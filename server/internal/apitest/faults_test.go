@@ -70,9 +70,10 @@ func TestFaultsOfRequests(t *testing.T) {
 				}
 				return err == nil
 			}
-			rule := servertest.Rule{Verb: "create", Resource: "configmaps", Namespace: namespace, Times: 1}
+			rule := fault.Rule{Verb: "create", Resource: "configmaps", Namespace: namespace,
+				Times: 1}
 
-			f := servertest.Fault(t, s, rule, servertest.Status(apierrors.NewForbidden(
+			f := servertest.Fault(t, s, rule, fault.Fail(apierrors.NewForbidden(
 				corev1.Resource("configmaps"), "a", errors.New("not now"))))
 			if err := create("a"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "not now") {
 				t.Errorf("status: %v", err)
@@ -81,28 +82,28 @@ func TestFaultsOfRequests(t *testing.T) {
 				hits[0].Namespace != namespace || hits[0].User == "" || hits[0].UserAgent == "" {
 				t.Errorf("hits: %+v", hits)
 			}
-			servertest.Fault(t, s, rule, servertest.TimedOut())
+			servertest.Fault(t, s, rule, fault.TimeOut())
 			if err := create("a"); !apierrors.IsTimeout(err) || exists("a") {
 				t.Errorf("timed out: %v", err)
 			}
-			servertest.Fault(t, s, rule, servertest.ConnectionCut())
+			servertest.Fault(t, s, rule, fault.Cut())
 			if err := create("a"); err == nil || apierrors.ReasonForError(err) != "" || exists("a") {
 				t.Errorf("connection cut: %v", err)
 			}
-			servertest.Fault(t, s, rule, servertest.AnswerLost())
+			servertest.Fault(t, s, rule, fault.LoseAnswer())
 			if err := create("a"); err == nil || apierrors.ReasonForError(err) != "" || !exists("a") {
 				t.Errorf("answer lost: %v", err)
 			}
 
 			second := rule
 			second.Skip = 1
-			servertest.Fault(t, s, second, servertest.TimedOut())
+			servertest.Fault(t, s, second, fault.TimeOut())
 			if err := errors.Join(create("b"), create("c")); !apierrors.IsTimeout(err) || !exists("b") {
 				t.Errorf("the second of two requests: %v", err)
 			}
 			named := rule
 			named.Name = "named"
-			servertest.Fault(t, s, named, servertest.TimedOut())
+			servertest.Fault(t, s, named, fault.TimeOut())
 			if err := errors.Join(create("other"), create("named")); !apierrors.IsTimeout(err) ||
 				!exists("other") || exists("named") {
 				t.Errorf("the one with the name: %v", err)
@@ -110,7 +111,7 @@ func TestFaultsOfRequests(t *testing.T) {
 
 			written := rule
 			written.Verb = ""
-			servertest.Fault(t, s, written, servertest.Conflict())
+			servertest.Fault(t, s, written, fault.Conflict())
 			if err := create("d"); err != nil {
 				t.Errorf("a conflict of a create: %v", err)
 			}
@@ -126,8 +127,8 @@ func TestFaultsOfRequests(t *testing.T) {
 func TestFaultRetryAfter(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)
-	servertest.Fault(t, s, servertest.Rule{Path: "/version", Times: 1},
-		servertest.Status(apierrors.NewTooManyRequests("busy", 7)))
+	servertest.Fault(t, s, fault.Rule{Path: "/version", Times: 1},
+		fault.Fail(apierrors.NewTooManyRequests("busy", 7)))
 	client, err := rest.HTTPClientFor(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -185,35 +186,36 @@ func TestFaultsOfWatches(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			rule := servertest.Rule{Verb: "watch", Resource: "configmaps", Namespace: namespace, Times: 1}
+			rule := fault.Rule{Verb: "watch", Resource: "configmaps", Namespace: namespace,
+				Times: 1}
 
 			running := begin(maps)
-			servertest.Fault(t, s, rule, servertest.WatchEnded())
+			servertest.Fault(t, s, rule, fault.EndWatch())
 			if e := nextEvent(t, running); e.Type != "" {
 				t.Errorf("ended: %+v", e)
 			}
-			servertest.Fault(t, s, rule, servertest.WatchEnded())
+			servertest.Fault(t, s, rule, fault.EndWatch())
 			if e := nextEvent(t, begin(maps)); e.Type != "" {
 				t.Errorf("ended at once: %+v", e)
 			}
 			running = begin(maps)
-			servertest.Fault(t, s, rule, servertest.WatchExpired())
+			servertest.Fault(t, s, rule, fault.ExpireWatch())
 			if e := nextEvent(t, running); e.Type != watch.Error ||
 				!apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
 				t.Errorf("expired: %+v", e)
 			}
-			servertest.Fault(t, s, rule, servertest.WatchExpired())
+			servertest.Fault(t, s, rule, fault.ExpireWatch())
 			if _, err := maps.Watch(ctx, metav1.ListOptions{}); !apierrors.IsResourceExpired(err) {
 				t.Errorf("expired at once: %v", err)
 			}
 			running = begin(maps)
-			servertest.Fault(t, s, rule, servertest.WatchBroken())
+			servertest.Fault(t, s, rule, fault.BreakWatch())
 			if e := nextEvent(t, running); e.Type != "" && e.Type != watch.Error {
 				t.Errorf("broken: %+v", e)
 			}
-			servertest.Fault(t, s, rule, servertest.Delayed(time.Millisecond))
+			servertest.Fault(t, s, rule, fault.Delay(time.Millisecond))
 			running = begin(maps)
-			servertest.Fault(t, s, rule, servertest.WatchExpired())
+			servertest.Fault(t, s, rule, fault.ExpireWatch())
 			if e := nextEvent(t, running); e.Type != watch.Error {
 				t.Errorf("expired after a delay: %+v", e)
 			}
@@ -222,11 +224,11 @@ func TestFaultsOfWatches(t *testing.T) {
 			for _, first := range []bool{false, true} {
 				var f *servertest.Injected
 				if first {
-					f = servertest.Fault(t, s, rule, servertest.WatchHeld())
+					f = servertest.Fault(t, s, rule, fault.HoldWatch())
 				}
 				w := begin(maps)
 				if !first {
-					f = servertest.Fault(t, s, rule, servertest.WatchHeld())
+					f = servertest.Fault(t, s, rule, fault.HoldWatch())
 				}
 				touch()
 				other := begin(others)
@@ -254,7 +256,7 @@ func TestFaultsOfWatches(t *testing.T) {
 func TestFaultOfWatchWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)
-	servertest.Fault(t, s, servertest.Rule{Verb: "watch"}, servertest.AnswerLost())
+	servertest.Fault(t, s, fault.Rule{Verb: "watch"}, fault.LoseAnswer())
 	inProcess, err := s.InProcessConfig("jane", "system:masters")
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +294,7 @@ func TestFaultFrozen(t *testing.T) {
 	if e := nextEvent(t, running); e.Type != watch.Added {
 		t.Fatalf("%+v", e)
 	}
-	f := servertest.Fault(t, s, servertest.Rule{UserAgent: "stale"}, servertest.Frozen())
+	f := servertest.Fault(t, s, fault.Rule{UserAgent: "stale"}, fault.Freeze())
 	if _, err := maps.Create(ctx, configMap("new"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -377,8 +379,8 @@ func faultBehind(t *testing.T) {
 	s := servertest.Run(t, servertest.InBubble, servertest.WithoutControllers)
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
 	ctx, maps := t.Context(), client.CoreV1().ConfigMaps(servertest.Namespace(t, s))
-	f := servertest.Fault(t, s, servertest.Rule{Verb: "get,list,watch", Resource: "configmaps"},
-		servertest.Behind(2))
+	f := servertest.Fault(t, s, fault.Rule{Verb: "get,list,watch", Resource: "configmaps"},
+		fault.Lag(2))
 	defer f.Release()
 	w, err := maps.Watch(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -425,7 +427,8 @@ func TestFaultOutage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := servertest.Fault(t, s, servertest.Rule{For: time.Hour}, servertest.ConnectionCut())
+		f := servertest.Fault(t, s, fault.Rule{For: metav1.Duration{Duration: time.Hour}},
+			fault.Cut())
 		for range w.ResultChan() {
 		}
 		ask := func() error {
@@ -452,9 +455,9 @@ func TestFaultOutage(t *testing.T) {
 func TestFaultOfLoop(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.Workloads)
-	f := servertest.Fault(t, s, servertest.Rule{
+	f := servertest.Fault(t, s, fault.Rule{
 		UserAgent: "replicaset-controller", Verb: "create", Resource: "pods", Times: 2,
-	}, servertest.AnswerLost())
+	}, fault.LoseAnswer())
 	servertest.Apply(t, s, "default", servertest.YAML(`
 apiVersion: apps/v1
 kind: Deployment
@@ -482,7 +485,7 @@ spec:
 	})
 }
 
-// Who is no administrator neither sees nor adds faults, and what makes no sense is refused.
+// Only administrators see and add faults, and invalid faults are refused.
 func TestAttackFaults(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)
@@ -491,7 +494,7 @@ func TestAttackFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cut := fault.Fault{Effect: servertest.ConnectionCut()}
+	cut := fault.Spec{Effect: fault.Cut()}
 	if _, err := fault.Add(ctx, user, cut); !apierrors.IsForbidden(err) {
 		t.Errorf("jane adds a fault: %v", err)
 	}
@@ -502,17 +505,15 @@ func TestAttackFaults(t *testing.T) {
 		t.Errorf("jane removes faults: %v", err)
 	}
 	admin := s.RESTConfig()
-	for _, f := range []fault.Fault{
+	for _, f := range []fault.Spec{
 		{},
-		{Effect: fault.Effect{Action: "explode"}},
-		{Effect: fault.Effect{Action: fault.Status}},
-		{Effect: fault.Effect{Action: fault.Status, Status: &metav1.Status{Code: 200}}},
-		{Effect: fault.Effect{Action: fault.Delay, Delay: -1}},
-		{Effect: servertest.Behind(0)},
-		{Effect: servertest.Conflict(), Rule: fault.Rule{Verb: "list"}},
-		{Effect: servertest.ConnectionCut(), Rule: fault.Rule{Path: "["}},
-		{Effect: servertest.ConnectionCut(), Rule: fault.Rule{Times: -1}},
-		{Effect: servertest.ConnectionCut(), Rule: fault.Rule{Chance: 1.5}},
+		{Effect: fault.Fail(&apierrors.StatusError{ErrStatus: metav1.Status{Code: 200}})},
+		{Effect: fault.Delay(-1)},
+		{Effect: fault.Lag(0)},
+		{Effect: fault.Conflict(), Rule: fault.Rule{Verb: "list"}},
+		{Effect: fault.Cut(), Rule: fault.Rule{Path: "["}},
+		{Effect: fault.Cut(), Rule: fault.Rule{Times: -1}},
+		{Effect: fault.Cut(), Rule: fault.Rule{Chance: 1.5}},
 	} {
 		if _, err := fault.Add(ctx, admin, f); !apierrors.IsBadRequest(err) {
 			t.Errorf("%s: %v", f.String(), err)
@@ -533,13 +534,27 @@ func TestAttackFaults(t *testing.T) {
 	if err := fault.RemoveAll(ctx, admin); err != nil {
 		t.Error(err)
 	}
-
-	// What a fault remembers of a request is bounded.
-	all := servertest.Fault(t, s, servertest.Rule{Path: "/version"}, servertest.TimedOut())
 	client, err := rest.HTTPClientFor(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, body := range []string{
+		`{"effect":{"type":"explode"}}`, `{"effect":{"type":"fail"}}`,
+		`{"effect":{"type":"cut","x":1}}`,
+		`{"effect":{"type":"delay","delay":1}}`,
+	} {
+		r, err := client.Post(s.URL()+fault.Path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s", body, r.Status)
+		}
+	}
+
+	// What a fault remembers of a request is bounded.
+	all := servertest.Fault(t, s, fault.Rule{Path: "/version"}, fault.TimeOut())
 	r, err := client.Get(s.URL() + "/version?" + strings.Repeat("x", 100_000))
 	if err != nil {
 		t.Fatal(err)

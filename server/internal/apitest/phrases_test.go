@@ -172,7 +172,7 @@ func TestPhrases(t *testing.T) {
 			t.Errorf("%s%s: %v\nhas no %q", p.post, p.patch, err, p.phrase)
 		}
 		if err != nil && apierrors.ReasonForError(err) == "" {
-			t.Errorf("%s%s: %v is no answer of the API", p.post, p.patch, err)
+			t.Errorf("%s%s: %v is not an answer of the API", p.post, p.patch, err)
 		}
 	}
 

@@ -64,7 +64,7 @@ func Open(c Config, s *stopper.Stopper) (_ *Access, err error) {
 	}
 	if c.PKIDir != "" {
 		if err := datadir.ClaimKeys(c.PKIDir); err != nil {
-			return nil, c.Names.Wrong("PKIDir", "pki-dir", "%w", err)
+			return nil, c.Names.Wrong("PKIDir", "%w", err)
 		}
 	}
 	kept := ""
@@ -100,7 +100,7 @@ func (a *Access) trust() (err error) {
 	if c.ClientCAFile != "" {
 		further, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", c.ClientCAFile)
 		if err != nil {
-			return c.Names.Wrong("ClientCAFile", "client-ca-file", "%w", err)
+			return c.Names.Wrong("ClientCAFile", "%w", err)
 		}
 		a.ClientCA = dynamiccertificates.NewUnionCAContentProvider(a.ClientCA, further)
 	}
@@ -119,7 +119,7 @@ func (a *Access) trust() (err error) {
 		}
 	}
 	if err != nil {
-		return c.Names.Wrong("RequestHeader.ClientCAFile", "requestheader-client-ca-file", "%w", err)
+		return c.Names.Wrong("RequestHeader.ClientCAFile", "%w", err)
 	}
 	a.RequestHeader = &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   a.proxyCA,
@@ -138,7 +138,7 @@ func (a *Access) identifyProxy() error {
 	c, dir := &a.config, a.config.Directory.PKI()
 	if c.ProxyClientCertFile != "" {
 		if _, err := tls.LoadX509KeyPair(c.ProxyClientCertFile, c.ProxyClientKeyFile); err != nil {
-			return c.Names.Wrong("ProxyClientCertFile", "proxy-client-cert-file", "%w", err)
+			return c.Names.Wrong("ProxyClientCertFile", "%w", err)
 		}
 		a.ProxyCertFile, a.ProxyKeyFile = c.ProxyClientCertFile, c.ProxyClientKeyFile
 		return nil

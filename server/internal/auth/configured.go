@@ -65,9 +65,9 @@ func (c *Config) authorizationConfig() (*apiserver.AuthorizationConfiguration, [
 func newAuthorizer(c *Config, a Authorization, s *stopper.Stopper) (*Authorizer, error) {
 	wrong := func(err error) error {
 		if c.AuthorizationConfigFile != "" {
-			return c.Names.Wrong("AuthorizationConfigFile", "authorization-config", "%w", err)
+			return c.Names.Wrong("AuthorizationConfigFile", "%w", err)
 		}
-		return c.Names.Wrong("AuthorizationModes", "authorization-mode", "%w", err)
+		return c.Names.Wrong("AuthorizationModes", "%w", err)
 	}
 	config, data, err := c.authorizationConfig()
 	if err != nil {

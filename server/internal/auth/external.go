@@ -64,22 +64,22 @@ func newExternal(c *Config, audiences []string, s *stopper.Stopper) (external, e
 	switch {
 	case c.AuthenticationConfigFile != "":
 		if err := e.readConfig(c, rules, s); err != nil {
-			return e, c.Names.Wrong("AuthenticationConfigFile", "authentication-config", "%w", err)
+			return e, c.Names.Wrong("AuthenticationConfigFile", "%w", err)
 		}
 	case c.OIDC.IssuerURL != "":
 		config, err := c.OIDC.config()
 		if err != nil {
-			return e, c.Names.Wrong("OIDC.CAFile", "oidc-ca-file", "%w", err)
+			return e, c.Names.Wrong("OIDC.CAFile", "%w", err)
 		}
 		if e.issuers, err = NewIssuers(s.Context(), config, rules); err != nil {
-			return e, c.Names.Wrong("OIDC", "oidc-issuer-url", "%w", err)
+			return e, c.Names.Wrong("OIDC", "%w", err)
 		}
 	}
 	if w := c.TokenWebhook; w.ConfigFile != "" {
 		var err error
 		e.webhook, err = NewTokenWebhook(w.ConfigFile, w.Version, w.CacheTTL, audiences)
 		if err != nil {
-			return e, c.Names.Wrong("TokenWebhook.ConfigFile", "authentication-token-webhook-config-file",
+			return e, c.Names.Wrong("TokenWebhook.ConfigFile",
 				"%w", err)
 		}
 	}
@@ -106,7 +106,7 @@ func (e *external) readConfig(c *Config, rules IssuerRules, s *stopper.Stopper) 
 	if config.Anonymous != nil {
 		if c.DisableAnonymous {
 			return fmt.Errorf("%s: anonymous cannot be combined with %s", file,
-				c.Names.Of("DisableAnonymous", "anonymous-auth"))
+				c.Names.Of("DisableAnonymous"))
 		}
 		e.anonymous = config.Anonymous
 	}

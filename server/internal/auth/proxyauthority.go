@@ -23,7 +23,7 @@ func (a *Access) keepProxiesApart() error {
 		bundle []byte
 	}{
 		{"kinproc itself", a.PKI.CA.Cert},
-		{c.Names.Of("ClientCAFile", "client-ca-file"), a.ClientCA.CurrentCABundleContent()},
+		{c.Names.Of("ClientCAFile"), a.ClientCA.CurrentCABundleContent()},
 	} {
 		clients, err := certutil.ParseCertsPEM(source.bundle)
 		if err != nil {
@@ -36,7 +36,7 @@ func (a *Access) keepProxiesApart() error {
 						"so each of them could name any user in a "+
 						"request header; list the proxies' common names in %s, "+
 						"or use a separate authority for the proxies", source.name, client.Subject,
-						c.Names.Of("RequestHeader.AllowedNames", "requestheader-allowed-names"))
+						c.Names.Of("RequestHeader.AllowedNames"))
 				}
 			}
 		}

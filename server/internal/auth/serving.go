@@ -27,7 +27,7 @@ func (c *Config) servingFiles() (certificateFiles, error) {
 	}
 	bound, ok := c.Listener.Addr().(*net.TCPAddr)
 	if !ok {
-		return certificateFiles{}, c.Names.Wrong("CertDir", "cert-dir",
+		return certificateFiles{}, c.Names.Wrong("CertDir",
 			"a listener on %s has no IP address to certify", c.Listener.Addr())
 	}
 	generated := genericoptions.SecureServingOptions{
@@ -39,7 +39,7 @@ func (c *Config) servingFiles() (certificateFiles, error) {
 	names := []string{"kubernetes.default.svc", "kubernetes.default", "kubernetes", "localhost"}
 	ips := []net.IP{net.ParseIP(c.ServiceIP)}
 	if err := generated.MaybeDefaultWithSelfSignedCerts(c.AdvertiseAddress, names, ips); err != nil {
-		return certificateFiles{}, c.Names.Wrong("CertDir", "cert-dir", "%w", err)
+		return certificateFiles{}, c.Names.Wrong("CertDir", "%w", err)
 	}
 	files := generated.ServerCert.CertKey
 	return certificateFiles{files.CertFile, files.KeyFile}, nil
@@ -65,10 +65,10 @@ func (a *Access) serve(serving *genericapiserver.SecureServingInfo) (err error) 
 	serving.Cert, err = dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert",
 		a.serving.cert, a.serving.key)
 	if err != nil && c.TLSCertFile == "" {
-		return c.Names.Wrong("CertDir", "cert-dir", "%w", err)
+		return c.Names.Wrong("CertDir", "%w", err)
 	}
 	if err != nil {
-		return c.Names.Wrong("TLSCertFile", "tls-cert-file", "%w", err)
+		return c.Names.Wrong("TLSCertFile", "%w", err)
 	}
 	return nil
 }
@@ -83,8 +83,8 @@ func (a *Access) ServerName() string {
 }
 
 // CABundle returns the certificates by which workloads know the server: that of its own authority
-// and, if the options name a serving certificate, those in its file. That file may hold the key too,
-// which nobody else may see.
+// and, if the options name a serving certificate, those in its file. That file may hold the key
+// too, which nobody else may see.
 func (a *Access) CABundle() []byte {
 	bundle := slices.Clone(a.PKI.CA.Cert)
 	if a.serving.cert == "" {

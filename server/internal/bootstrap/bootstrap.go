@@ -35,14 +35,14 @@ type Config struct {
 	AdvertiseAddress string
 	// Identity is the ID of this API server, or empty.
 	Identity string
-	// Aggregates, PublishesRoots and PublishesTrust are true if the control loops run that aggregate
-	// cluster roles, that publish the root certificates in config maps, and that publish them as a
-	// ClusterTrustBundle.
+	// Aggregates, PublishesRoots and PublishesTrust are true if the control loops run that
+	// aggregate cluster roles, that publish the root certificates in config maps, and that publish
+	// them as a ClusterTrustBundle.
 	Aggregates, PublishesRoots, PublishesTrust bool
 	// SharesEtcd is true if other control planes may use the same etcd.
 	SharesEtcd bool
-	// Forked is true if the storage began with a snapshot, and Ready if that was taken from a control
-	// plane of this process, so that it holds what a start would ensure.
+	// Forked is true if the storage began with a snapshot, and Ready if that was taken from a
+	// control plane of this process, so that it holds what a start would ensure.
 	Forked, Ready bool
 	// ReadOnly is true if nothing may be written.
 	ReadOnly bool
@@ -175,7 +175,8 @@ func (b *Bootstrap) make(ctx context.Context, p Part) error {
 	if p.Every > 0 {
 		b.stopper.Every(p.Every, func(ctx context.Context) {
 			if err := p.Ensure(ctx); err != nil && ctx.Err() == nil {
-				utilruntime.HandleErrorWithContext(ctx, err, "Failed to keep what every control plane has",
+				utilruntime.HandleErrorWithContext(ctx, err,
+					"Failed to restore an object of the control plane",
 					"hook", p.Hook)
 			}
 		})

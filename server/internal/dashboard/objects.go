@@ -21,8 +21,8 @@ import (
 const (
 	// listLimit is how many objects of a kind are shown.
 	listLimit = 10_000
-	// settle is how long to collect changes before the objects are listed again.
-	settle = 300 * time.Millisecond
+	// collecting is how long to collect changes before the objects are listed again.
+	collecting = 300 * time.Millisecond
 	// listAgain is the time before another list of objects that cannot be watched.
 	listAgain = 2 * time.Second
 	// bodyLimit is the size up to which a response is shown, and the one up to which a request is
@@ -130,7 +130,7 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		// A list of ten thousand objects takes its time. It is not made again and again.
-		s.awaitChange(ctx, selected, table.version, max(settle, 2*time.Since(began)))
+		s.awaitChange(ctx, selected, table.version, max(collecting, 2*time.Since(began)))
 	}
 }
 
@@ -192,10 +192,10 @@ func (s *Server) object(ctx context.Context, selected selection) (detail, error)
 	}, nil
 }
 
-// awaitChange returns when something has changed after a version of the list and settle has passed,
-// or after some time if the objects cannot be watched.
+// awaitChange returns when something has changed after a version of the list and collecting has
+// passed, or after some time if the objects cannot be watched.
 func (s *Server) awaitChange(
-	ctx context.Context, selected selection, version string, settle time.Duration,
+	ctx context.Context, selected selection, version string, collecting time.Duration,
 ) {
 	watch, err := s.dynamic.Resource(selected.resource).Namespace(selected.namespace).
 		Watch(ctx, metav1.ListOptions{
@@ -211,12 +211,12 @@ func (s *Server) awaitChange(
 		return
 	case _, ok := <-watch.ResultChan():
 		if !ok {
-			sleep(ctx, settle) // a server that ends watches at once
+			sleep(ctx, collecting) // a server that ends watches at once
 			return
 		}
 	}
 	// More changes are on their way, as when a Deployment is created.
-	enough := time.NewTimer(settle)
+	enough := time.NewTimer(collecting)
 	defer enough.Stop()
 	for {
 		select {
@@ -226,7 +226,7 @@ func (s *Server) awaitChange(
 			return
 		case _, ok := <-watch.ResultChan():
 			if !ok {
-				sleep(ctx, settle)
+				sleep(ctx, collecting)
 				return
 			}
 		}

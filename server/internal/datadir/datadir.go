@@ -78,7 +78,7 @@ func Open(c Config, s *stopper.Stopper) (*Dir, error) {
 	return &Dir{Path: dir}, nil
 }
 
-func (c Config) wrong(err error) error { return c.Names.Wrong("DataDir", "data-dir", "%w", err) }
+func (c Config) wrong(err error) error { return c.Names.Wrong("DataDir", "%w", err) }
 
 // Etcd returns the directory of etcd's data.
 func (d *Dir) Etcd() string {

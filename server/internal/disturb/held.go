@@ -3,6 +3,7 @@ package disturb
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"sync"
 
@@ -26,19 +27,19 @@ func (h *held) hold() {
 	h.holding = true
 }
 
-// release shows what has been held back. It reports whether that was anything.
-func (h *held) release() bool {
+// release shows what has been held back. It reports whether that was anything, and returns a text
+// for each event that it shows.
+func (h *held) release() (some bool, shown []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.holding = false
-	any := false
 	for s := range h.streams {
 		if len(s.events) > 0 {
-			any = true
-			s.flushLocked()
+			some = true
+			shown = append(shown, s.flushLocked()...)
 		}
 	}
-	return any
+	return some, shown
 }
 
 // shown reports whether something has been held back.
@@ -53,6 +54,8 @@ type stream struct {
 	held     *held
 	coalesce bool
 	at       Op // the object whose events are held back; without a name, all are
+	resource string
+	saw      func(string)
 
 	initial bool // the objects that exist are being sent
 	events  []event
@@ -67,13 +70,22 @@ type event struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// stream returns the body of a watch, which calls end when it is closed.
+// about returns text such as "MODIFIED configmaps default/limits".
+func (e event) about(resource string) string {
+	var object metav1.PartialObjectMetadata
+	_ = json.Unmarshal(e.Object, &object) // what is no object has no name
+	return join(" ", string(e.Type), resource, join("/", object.Namespace, object.Name))
+}
+
+// stream returns the body of a watch of a resource, which calls end when it is closed. It calls
+// saw, unless that is nil, with a text for each event that is not held back.
 func (h *held) stream(
-	ctx context.Context, from io.ReadCloser, plan Disturbance, initial bool, end func(),
+	ctx context.Context, from io.ReadCloser, plan Disturbance, resource string, initial bool,
+	saw func(string), end func(),
 ) io.ReadCloser {
 	s := &stream{
-		held: h, coalesce: plan.Kind == Coalesced, at: plan.At, initial: initial,
-		changed: make(chan struct{}, 1),
+		held: h, coalesce: plan.Kind == Coalesced, at: plan.At, resource: resource, initial: initial,
+		saw: saw, changed: make(chan struct{}, 1),
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,33 +134,37 @@ func (s *stream) addLocked(e event) {
 	if bookmark && object.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
 		s.initial = false
 	}
-	concerned := s.at.Name == "" ||
-		s.at.Name == canonical(object.Name) && s.at.Namespace == object.Namespace
+	concerned := s.resource == s.at.Resource.GroupResource().String() && (s.at.Name == "" ||
+		s.at.Name == canonical(object.Name) && s.at.Namespace == object.Namespace)
 	switch {
 	case !s.held.holding || s.initial || e.Type == watch.Error:
-		s.showLocked(e)
 	case bookmark:
-		if len(s.events) == 0 {
-			s.showLocked(e)
+		if len(s.events) > 0 {
+			return
 		}
 	case concerned:
 		s.events = append(s.events, e)
 		s.held.some = true
-	default:
-		s.showLocked(e)
+		return
+	}
+	s.showLocked(e)
+	if s.saw != nil && !s.initial && !bookmark {
+		s.saw(e.about(s.resource))
 	}
 }
 
-// flushLocked shows the events that have been held back.
-func (s *stream) flushLocked() {
-	events := s.events
-	if s.coalesce {
-		events = last(events)
+// flushLocked shows the events that have been held back, and returns a text for each that it shows.
+func (s *stream) flushLocked() (shown []string) {
+	events, merged := s.events, ""
+	if n := len(events); s.coalesce && n > 1 {
+		events, merged = last(events), fmt.Sprintf(", the last of %d", n)
 	}
 	for _, e := range events {
+		shown = append(shown, e.about(s.resource)+merged)
 		s.showLocked(e)
 	}
 	s.events = nil
+	return shown
 }
 
 // last returns the event that remains of several ones of an object.

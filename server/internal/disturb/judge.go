@@ -4,163 +4,254 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kinproc/kinproc/server/internal/invariant"
 )
 
-// A Lesson is what two undisturbed runs have in common.
-type Lesson struct {
-	trace         []Entry
-	common        map[Op]bool // the writes that both runs have, and that succeeded
-	state         State
-	mask          masked
-	deleted       map[string]int
-	used          map[schema.GroupResource]bool
-	limit         int
-	took          time.Duration
-	all, precious []schema.GroupVersionResource
+// A Baseline is what two undisturbed runs have in common.
+type Baseline struct {
+	trace        []Entry
+	common       map[Op]bool // the writes that both runs have, and that changed something
+	state        State
+	mu           sync.Mutex
+	mask         masked          // another one after each lesson
+	fewest, most counts          // how often objects were created and deleted
+	made         map[string]bool // objects that the controller created
+	used         map[schema.GroupResource]bool
+	limit        int
+	settle       time.Duration
+	took         time.Duration
+	all, counted []schema.GroupVersionResource
+	always       *invariant.Set
+	unserved     []string
 }
 
-// Learn compares two undisturbed runs. It returns an error if one of them went wrong.
-func Learn(one, other *Outcome) (*Lesson, error) {
+// NewBaseline compares two undisturbed runs. It returns an error if one of them went wrong.
+func NewBaseline(one, other *Outcome) (*Baseline, error) {
 	for _, o := range []*Outcome{one, other} {
-		if len(o.Problems) > 0 {
-			return nil, errors.New("the case does not even work undisturbed: " +
-				strings.Join(o.Problems, "\n"))
+		if problems := slices.Concat(o.Problems, o.lasting); len(problems) > 0 {
+			return nil, errors.New("the test fails even without a disturbance: " +
+				strings.Join(append(texts(problems), o.warned()...), "\n"))
 		}
 	}
-	l := &Lesson{
+	b := &Baseline{
 		trace: one.trace, state: one.state, mask: maskOf(one.state, other.state),
-		deleted: map[string]int{}, used: map[schema.GroupResource]bool{}, common: map[Op]bool{},
-		took: max(one.took, other.took), all: one.all, precious: one.precious,
+		fewest: one.counts.merge(other.counts, minimum), most: one.counts.merge(other.counts, maximum),
+		used: map[schema.GroupResource]bool{}, common: map[Op]bool{}, made: map[string]bool{},
+		took: max(one.took, other.took), settle: max(one.settle, other.settle), all: one.all,
+		always: one.always, unserved: one.unserved,
 		// A disturbed controller may have to do everything again, and several times.
 		limit: 5*max(one.requests, other.requests) + 200,
 	}
-	succeeded := map[Op]bool{}
+	changed := map[Op]bool{}
 	for _, e := range one.trace {
-		succeeded[e.Op] = !e.Failed
+		changed[e.Op] = e.Changed
 	}
 	writes := 0
 	for _, e := range other.trace {
-		if e.Op.writes() && succeeded[e.Op] && !e.Failed {
-			l.common[e.Op] = true
-			if !e.User {
-				writes++
-			}
+		if e.By == Others || !changed[e.Op] || !e.Changed {
+			continue
+		}
+		b.common[e.Op] = true
+		if e.By == Controller {
+			writes++
+		}
+		if e.By == Controller && e.created {
+			b.made[e.Op.key()] = true
 		}
 	}
 	if writes == 0 {
 		return nil, errors.New("the controller wrote nothing, so there is nothing to disturb")
 	}
 	for _, o := range []*Outcome{one, other} {
-		for k, n := range o.deleted {
-			l.deleted[k] = max(l.deleted[k], n)
-		}
 		for k := range o.state {
-			resource, _, _ := strings.Cut(k, " ")
-			l.used[schema.ParseGroupResource(resource)] = true
+			b.used[resourceOf(k)] = true
 		}
 	}
-	return l, nil
+	counted := map[schema.GroupResource]bool{}
+	for k := range b.made {
+		counted[resourceOf(k)] = true
+	}
+	for _, r := range b.all {
+		if isPrecious(r.GroupResource()) || counted[r.GroupResource()] {
+			b.counted = append(b.counted, r)
+		}
+	}
+	return b, nil
+}
+
+// warned returns what may explain why a run went wrong.
+func (o *Outcome) warned() []string {
+	var all []string
+	if len(o.unserved) > 0 {
+		all = append(all,
+			"The controller asked for what is not served: "+strings.Join(o.unserved, ", "))
+	}
+	if len(o.warnings) > 0 {
+		all = append(all, "The Warning events:\n"+"  "+strings.Join(o.warnings, "\n  "))
+	}
+	return all
+}
+
+// Writes returns how many writes of the controller can be disturbed.
+func (b *Baseline) Writes() int {
+	n := 0
+	for _, e := range b.trace {
+		if e.By == Controller && b.common[e.Op] {
+			n++
+		}
+	}
+	return n
+}
+
+// Unserved returns the group versions that the controller has asked for and that are not served,
+// such as "policy/v1beta1".
+func (b *Baseline) Unserved() []string { return b.unserved }
+
+// resourceOf returns the resource in the key of an object.
+func resourceOf(key string) schema.GroupResource {
+	resource, _, _ := strings.Cut(key, " ")
+	return schema.ParseGroupResource(resource)
+}
+
+// Learn masks the fields that have a value of their own undisturbed and in each try of a disturbance:
+// these are chance.
+func (b *Baseline) Learn(one, other *Outcome) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mask := maps.Clone(b.mask)
+	for k := range maskOf(one.state, other.state) {
+		usual, exists := b.state[k[0]][k[1]]
+		first, inOne := one.state[k[0]][k[1]]
+		second, inOther := other.state[k[0]][k[1]]
+		if exists && inOne && inOther && usual != first && usual != second {
+			mask[k] = true
+		}
+	}
+	b.mask = mask
+}
+
+// chance returns what is masked now, which does not change.
+func (b *Baseline) chance() masked {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mask
 }
 
 // compare returns how the end of a run differs from that of an undisturbed one.
-func (l *Lesson) compare(o *Outcome) []string {
-	var problems []string
-	if d := differences(l.state, o.state, l.mask); len(d) > 0 {
-		problems = append(problems,
-			"The end state is another one (- undisturbed, + disturbed):\n"+indent(d))
+func (b *Baseline) compare(o *Outcome) []Problem {
+	var problems []Problem
+	if d := differences(b.state, o.state, b.chance()); len(d) > 0 {
+		problems = append(problems, Problem{Kind: StateDiffers, Objects: d})
 	}
-	for _, k := range slices.Sorted(maps.Keys(o.deleted)) {
-		if n, usual := o.deleted[k], l.deleted[k]; n > usual {
-			problems = append(problems, fmt.Sprintf(
-				"%s was deleted %s, in an undisturbed run %s.", k, times(n), times(usual)))
+	for _, k := range b.miscounted(o, false) {
+		n, fewest, most := o.counts[k], b.fewest[k], b.most[k]
+		d := Difference{Object: objectOf(k)}
+		if n.deleted < fewest.deleted || n.deleted > most.deleted {
+			d.Deleted = &Times{Undisturbed: most.deleted, Disturbed: n.deleted}
+		} else {
+			d.Created = &Times{Undisturbed: most.created, Disturbed: n.created}
 		}
+		problems = append(problems, Problem{Kind: Miscounted, Objects: []Difference{d}})
 	}
-	return problems
+	return append(problems, o.lasting...)
 }
 
-// concerned returns the keys of the objects that [Lesson.compare] finds something about.
-func (l *Lesson) concerned(o *Outcome) []string {
-	var all []string
-	for _, k := range slices.Sorted(maps.Keys(union(l.state, o.state))) {
-		before, inBefore := l.state[k]
-		after, inAfter := o.state[k]
-		if !l.mask[[2]string{k, ""}] &&
-			(inBefore != inAfter || changes(k, before, after, l.mask) != nil) {
-			all = append(all, k)
-		}
+// overwritten returns the problem that a write has removed what somebody else had set in some kinds
+// of metadata, such as a label.
+func overwritten(write Op, lost []string) Problem {
+	d := Difference{Object: objectOf(write.key())}
+	set := "true"
+	for _, kind := range lost {
+		path := ".metadata." + kind + "s." + touched
+		d.Fields = append(d.Fields, Field{Path: path, Undisturbed: &set})
 	}
-	for _, k := range slices.Sorted(maps.Keys(o.deleted)) {
-		if o.deleted[k] > l.deleted[k] && !slices.Contains(all, k) {
+	return Problem{
+		Kind: Overwritten, Objects: []Difference{d},
+		Message: fmt.Sprintf("The write overwrote a change that the controller had not seen: it removed "+
+			"the %s %s,\nwhich somebody else had set just before.",
+			strings.Join(lost, " "+touched+" and the "), touched),
+	}
+}
+
+func texts(problems []Problem) []string {
+	var all []string
+	for _, p := range problems {
+		all = append(all, p.String())
+	}
+	return all
+}
+
+// miscounted returns the keys of the objects that were created or deleted more often than
+// undisturbed. It also returns those that were so less often, unless only what cannot become right
+// any more is asked for, or the controller may have missed what was to be done.
+func (b *Baseline) miscounted(o *Outcome, lasting bool) []string {
+	var all []string
+	mask := b.chance()
+	for _, k := range slices.Sorted(maps.Keys(union(o.counts, b.most))) {
+		precious := isPrecious(resourceOf(k))
+		_, before := b.state[k]
+		_, after := o.state[k]
+		if !precious && !b.made[k] || mask[[2]string{k, ""}] {
+			continue
+		}
+		n, fewest, most := o.counts[k], b.fewest[k], b.most[k]
+		// What lacks at the end lacks in the state, too.
+		less := !lasting && !o.kind.hides() && before == after
+		if n.deleted > most.deleted || precious && less && n.deleted < fewest.deleted ||
+			b.made[k] && (n.created > most.created || less && n.created < fewest.created) {
 			all = append(all, k)
 		}
 	}
 	return all
 }
 
-func times(n int) string {
-	switch n {
-	case 0:
-		return "never"
-	case 1:
-		return "once"
+// final reports whether the system, which is idle, need not be watched any longer: it is as it should
+// be, or will never be.
+func (b *Baseline) final(o *Outcome) bool {
+	if len(o.lasting) > 0 || len(b.miscounted(o, true)) > 0 {
+		return true
 	}
-	return fmt.Sprintf("%d times", n)
+	for k, fields := range o.state {
+		usual, exists := b.state[k]
+		_, terminates := fields[terminating]
+		if _, may := usual[terminating]; exists && terminates && !may {
+			return true
+		}
+	}
+	return len(b.compare(o)) == 0
 }
 
-func indent(lines []string) string { return "  " + strings.Join(lines, "\n  ") }
+// terminating is a field of objects that are being deleted, which nobody can undo.
+const terminating = ".metadata.deletionTimestamp"
 
-// A Finding is a disturbance that the controller did not get over.
-type Finding struct {
-	Disturbance Disturbance
-	Problems    []string
-	// Once is true if a second try had no problem: then chance, or the load of the machine, has a part
-	// in it.
-	Once bool
+// Judge returns what is wrong with the outcome of a disturbed run, or nil.
+func (b *Baseline) Judge(d Disturbance, o *Outcome) *Finding {
+	f := &Finding{Disturbance: d, Problems: o.Problems, Again: NotRepeated}
+	for _, p := range texts(o.Problems) {
+		first, _, _ := strings.Cut(p, "\n")
+		f.compared = append(f.compared, numbers.ReplaceAllString(first, "*"))
+	}
+	if !o.endless { // otherwise the end is only that of the run
+		end := b.compare(o)
+		f.compared = append(f.compared, texts(end)...)
+		f.Problems, f.Versions = slices.Concat(f.Problems, end), o.versions
+	} else {
+		f.Problems = slices.Concat(f.Problems, o.lasting)
+	}
+	if len(f.Problems) == 0 {
+		return nil
+	}
+	f.Timeline = o.timeline()
+	return f
 }
 
-// Judge returns what is wrong with the outcome of a disturbed run, or nil. It calls again for a
-// second try of what is wrong. If that has an error, Judge returns both.
-func (l *Lesson) Judge(d Disturbance, o *Outcome, again func() (*Outcome, error)) (
-	*Finding, error,
-) {
-	problems := l.problems(o)
-	if len(problems) == 0 {
-		return nil, nil
-	}
-	found := &Finding{Disturbance: d, Problems: problems}
-	second, err := again()
-	if err == nil {
-		found.Once = len(l.problems(second)) == 0
-	}
-	return found, err
-}
-
-func (l *Lesson) problems(o *Outcome) []string {
-	if o.endless { // then the end is only that of the run
-		return o.Problems
-	}
-	return slices.Concat(o.Problems, l.compare(o), o.story)
-}
-
-// String returns the finding as a report.
-func (f *Finding) String() string {
-	var b strings.Builder
-	d := f.Disturbance
-	fmt.Fprintf(&b, "%s\n\n%s\n", d.Name(), d.What())
-	fmt.Fprintf(&b, "  %s: %s%s\n", d.of(), d.At, d.Position)
-	if d.Caller != "" {
-		fmt.Fprintf(&b, "  at: %s\n", d.Caller)
-	}
-	if f.Once {
-		b.WriteString("  A second try went well: it depends on chance, or on the load of the machine.\n")
-	}
-	for _, p := range f.Problems {
-		fmt.Fprintf(&b, "\n%s\n", p)
-	}
-	return b.String()
-}
+// numbers are what differs in a message, such as ports and times.
+var numbers = regexp.MustCompile(`[0-9]+`)

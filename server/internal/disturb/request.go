@@ -26,25 +26,22 @@ type Op struct {
 	Subresource string
 	Namespace   string
 	Name        string // see canonical
-	// Nth counts the requests that are equal otherwise, from 1.
-	Nth int
+	// Act is the act of the user in which the request is sent, from 1, or 0 before the first. Nth counts
+	// the requests of an act that are equal otherwise, from 1. Neither is known of the requests of
+	// others.
+	Act, Nth int
 }
 
 // object returns the object that the request is about.
 func (o Op) object() Op { return Op{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name} }
 
-// String returns text such as "update ponds.example.com/status default/park (2nd time)".
-func (o Op) String() string {
-	text := o.Verb + " " + o.Resource.GroupResource().String()
-	if o.Subresource != "" {
-		text += "/" + o.Subresource
-	}
-	text += " " + join("/", o.Namespace, o.Name)
-	if o.Nth > 1 {
-		text += fmt.Sprintf(" (time %d)", o.Nth)
-	}
-	return text
+// key returns the key of the object in a state.
+func (o Op) key() string {
+	return o.Resource.GroupResource().String() + " " + join("/", o.Namespace, o.Name)
 }
+
+// String returns the text of [Target.String].
+func (o Op) String() string { return o.target().String() }
 
 // slug returns what names of disturbances contain.
 func (o Op) slug() string {
@@ -52,12 +49,18 @@ func (o Op) slug() string {
 	if namespace == metav1.NamespaceDefault {
 		namespace = ""
 	}
-	nth := ""
+	act, nth := "", ""
+	switch {
+	case o.Act > 1:
+		act = fmt.Sprintf("in-act-%d", o.Act)
+	case o.Act == 0 && o.Nth > 0:
+		act = "at-start"
+	}
 	if o.Nth > 1 {
 		nth = fmt.Sprint(o.Nth)
 	}
 	name := strings.Trim(strings.ReplaceAll(o.Name, "*", ""), "-")
-	return join("-", o.Verb, o.Resource.Resource, o.Subresource, namespace, name, nth)
+	return join("-", o.Verb, o.Resource.Resource, o.Subresource, namespace, name, act, nth)
 }
 
 func join(separator string, parts ...string) string {
@@ -108,7 +111,8 @@ func beside(group, resource string) bool {
 // call is a request of a client, with what its body says.
 type call struct {
 	Op
-	resource bool // false for discovery, health checks and the like
+	name     string // of the object in the request, which Op.Name may not be
+	resource bool   // false for discovery, health checks and the like
 	dryRun   bool
 	// precondition is true if the server is to refuse the request when the object has changed.
 	precondition bool
@@ -155,7 +159,7 @@ func identify(r *http.Request) (call, *http.Request, error) {
 			name = b.Metadata.Name
 		}
 	}
-	c.Name = canonical(name)
+	c.Name, c.name = canonical(name), info.Name
 	return c, r, nil
 }
 

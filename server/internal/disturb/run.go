@@ -8,31 +8,42 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server/internal/invariant"
 )
 
 // A Case is a controller, and what a user does while it runs.
 type Case struct {
 	// Controller runs until ctx ends.
 	Controller func(ctx context.Context, config *rest.Config) error
-	// Act does what the user does. Rest waits until the system is at rest.
-	Act func(ctx context.Context, config *rest.Config, rest func()) error
+	// Act does what the user does. WaitIdle waits until the system is idle.
+	Act func(ctx context.Context, config *rest.Config, waitIdle func()) error
 	// Mask removes from an object what may differ. It may be nil.
 	Mask func(*unstructured.Unstructured)
-	// The system is at rest if nothing has happened for the time Settle. It must be within the time
-	// Patience, and the end state must be as in an undisturbed run.
+	// HoldWhileWaiting holds events back, and keeps the controller away when it is to miss a change,
+	// until Act ends or waits for WaitIdle, even if the system is idle before that.
+	HoldWhileWaiting bool
+	// Always is what is to be true at each revision.
+	Always []*invariant.Rule
+	// The system is idle if nothing has happened for the time Settle. It must be within the time
+	// Patience, and the final state must be as in an undisturbed run.
 	Settle, Patience time.Duration
+	// Silence ends the patience with a system that is idle, but not as it should be, when the controller
+	// has sent no request for that time. Default: Patience.
+	Silence time.Duration
 }
 
 // stopTimeout limits how long a controller may take to end when its context does.
 const stopTimeout = 30 * time.Second
 
-// undisturbedLimit is the number of requests after which a controller does not come to rest even if
+// undisturbedLimit is the number of requests after which a controller does not become idle even if
 // nobody disturbs it.
 const undisturbedLimit = 10_000
 
@@ -43,117 +54,200 @@ const totalLimit = 100_000
 type Outcome struct {
 	// Fired is false if the controller did not do this time what was to be disturbed.
 	Fired bool
-	// Problems are what is wrong with the run itself, whatever its end state is.
-	Problems []string
+	// Problems are what is wrong with the run itself, whatever its final state is.
+	Problems []Problem
 
+	// lasting are the problems that the controller cannot put right any more.
+	lasting  []Problem
+	begin    time.Time
 	trace    []Entry
+	notes    []note
 	requests int
 	endless  bool
 	state    State
-	deleted  map[string]int
-	story    []string // the histories of objects that are not as they should be
+	kind     Kind
+	settle   time.Duration
+	counts   counts
+	versions []Versions // of the objects that are not as they should be
 	took     time.Duration
-	// all are the resources of the control plane, precious those that [isPrecious] reports.
-	all, precious []schema.GroupVersionResource
+	all      []schema.GroupVersionResource // of the control plane
+	always   *invariant.Set
+	warnings []string // the events of an undisturbed run that went wrong
+	unserved []string // group versions that the controller has asked for
+	firedAt  int      // the index in the trace at which the disturbance happened
 }
 
 // Run runs the case in a control plane whose audit backend is the session, with the access of its
-// administrator. Without a lesson, the run is one to learn from.
+// administrator. Without a baseline, the run is one of those that make it.
 func (c *Case) Run(
-	ctx context.Context, s *Session, admin *rest.Config, lesson *Lesson,
+	ctx context.Context, s *Session, admin *rest.Config, baseline *Baseline,
 ) (_ *Outcome, err error) {
-	begin := time.Now()
-	o := &Outcome{}
-	s.limit = undisturbedLimit
-	if lesson == nil {
-		o.all, o.precious, err = resources(admin)
+	o := &Outcome{kind: s.plan.Kind, begin: time.Now()}
+	s.limit, s.holdWhileWaiting = undisturbedLimit, c.HoldWhileWaiting
+	s.Settle = max(s.Settle, c.Settle)
+	if baseline != nil {
+		s.Settle = max(s.Settle, baseline.settle)
+	}
+	o.settle = s.Settle
+	s.back = make(chan struct{}) // here, because Run may be in a bubble
+	var counted []schema.GroupVersionResource
+	if baseline == nil {
+		if o.all, err = resources(admin); err == nil {
+			o.always, err = invariant.Compile(c.Always, o.all)
+		}
+		counted = o.all
 	} else {
-		o.all, o.precious = lesson.all, lesson.precious
-		s.limit = lesson.limit
+		o.all, counted, o.always = baseline.all, baseline.counted, baseline.always
+		s.limit = baseline.limit
 	}
 	if err != nil {
 		return nil, err
 	}
-	if s.cluster, err = openCluster(ctx, admin, o.precious); err != nil {
+	if s.cluster, err = openCluster(ctx, admin, counted); err != nil {
 		return nil, err
 	}
 	defer s.cluster.close()
-	patience := c.Patience
-	if lesson != nil {
-		patience = max(patience, 5*lesson.took)
+	if s.always, err = o.always.Watch(ctx, s.cluster.dynamic); err != nil {
+		return nil, err
 	}
-	attending, stopAttending := context.WithCancel(ctx)
-	attended := make(chan struct{})
-	go func() {
-		defer close(attended)
-		s.attend(attending, c.Settle)
-	}()
-	defer func() { stopAttending(); <-attended }()
+	defer s.always.Close()
+	patience := c.Patience
+	if baseline != nil {
+		patience = max(patience, 5*baseline.took)
+	}
+	monitoring, stopMonitor := context.WithCancel(ctx)
+	var monitor sync.WaitGroup
+	monitor.Go(func() { s.monitor(monitoring, s.Settle) })
+	defer func() { stopMonitor(); monitor.Wait() }()
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan []string, 1)
 	go func() { ended <- c.supervise(running, s, admin) }()
 
-	s.rest(ctx, patience)
+	s.waitIdle(ctx, patience)
 	acting, cancel := context.WithTimeout(ctx, patience)
 	config := rest.CopyConfig(admin)
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return &userTransport{s, base} })
-	err = c.Act(acting, config, func() { s.rest(acting, patience) })
+	s.nextAct()
+	err = c.Act(acting, config, func() { s.endAct(); s.waitIdle(acting, patience); s.nextAct() })
 	cancel()
+	s.comeBack()
 	if err != nil {
-		o.Problems = append(o.Problems, fmt.Sprintf("What the user does failed: %v", err))
+		o.add(Failed, fmt.Sprintf("The user's steps failed: %v", err))
 	}
-	err = c.observe(ctx, s, lesson, o, patience)
-	if err == nil && lesson != nil && !o.endless {
-		o.story = story(ctx, admin, lesson, o)
+	err = c.observe(ctx, s, baseline, o, patience)
+	if err == nil && baseline == nil && len(o.Problems) == 0 {
+		err = s.stayIdle(ctx, 2*s.Settle)
+	}
+	if err == nil && baseline != nil && !o.endless {
+		o.versions = versionsOf(ctx, admin, o, baseline.compare(o))
 	}
 	stop()
 	select {
 	case problems := <-ended:
-		o.Problems = append(o.Problems, problems...)
+		for _, p := range problems {
+			o.add(Failed, p)
+		}
 	case <-time.After(stopTimeout):
-		o.Problems = append(o.Problems,
-			fmt.Sprintf("The controller did not end within %v after its context.", stopTimeout))
+		o.add(Failed, fmt.Sprintf("The controller was still running %v after its context had ended.",
+			stopTimeout))
 	}
-	o.took = time.Since(begin)
+	if baseline == nil && len(o.Problems)+len(o.lasting) > 0 {
+		o.warnings = s.cluster.warnings(ctx)
+	}
+	if baseline == nil && err == nil {
+		o.unserved, err = s.unserved(admin)
+	}
+	o.took = time.Since(o.begin)
 	return o, err
 }
 
-// observe waits until the system is at rest and as it should be, or until the patience is at an
-// end. The time between two attempts of a controller may be longer than that of a rest.
+func (o *Outcome) add(kind ProblemKind, message string) {
+	o.Problems = append(o.Problems, Problem{Kind: kind, Message: message})
+}
+
+// A SettleError says that the controller changed something when the system had seemed to be idle: it
+// was only between two steps of its work.
+type SettleError struct {
+	// Pause is how long it had been, and Use a time to settle that is long enough for that.
+	Pause, Use time.Duration
+	write      Op
+}
+
+// Error implements error.
+func (e *SettleError) Error() string {
+	return fmt.Sprintf("the controller still changed something when the system had been idle for %v "+
+		"(%s): use a longer time to settle, such as --settle %v or Test.Settle",
+		e.Pause.Round(time.Millisecond), e.write, e.Use)
+}
+
+// stayIdle waits for some time, and returns a [SettleError] if the controller changes something.
+func (s *Session) stayIdle(ctx context.Context, d time.Duration) error {
+	s.mu.Lock()
+	before := len(s.trace)
+	s.mu.Unlock()
+	sleep(ctx, d)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.trace[before:] {
+		if e.By == Controller && e.Changed {
+			use := (s.pause + s.pause/2).Truncate(time.Second) + time.Second
+			return &SettleError{Pause: s.pause, Use: use, write: e.Op}
+		}
+	}
+	return nil
+}
+
+// observe waits until the system is idle and as it should be, or until the patience is at an end.
+// The time between two attempts of a controller may be longer than c.Settle.
 func (c *Case) observe(
-	ctx context.Context, s *Session, lesson *Lesson, o *Outcome, patience time.Duration,
+	ctx context.Context, s *Session, baseline *Baseline, o *Outcome, patience time.Duration,
 ) error {
 	deadline := time.Now().Add(patience)
+	silence := c.Silence
+	if silence == 0 {
+		silence = patience
+	}
+	total, since := -1, time.Now() // requests, and when their number last changed
 	for {
-		rested := s.rest(ctx, max(time.Until(deadline), 2*c.Settle))
-		var err error
-		if o.state, err = s.cluster.read(ctx, s.resources(o, lesson), c.Mask); err != nil {
+		idle := s.waitIdle(ctx, max(time.Until(deadline), 2*s.Settle))
+		err := s.checkAlways(ctx)
+		if err != nil {
+			return err
+		}
+		if o.state, err = s.cluster.read(ctx, s.resources(o, baseline), c.Mask); err != nil {
 			return err
 		}
 		s.cluster.mu.Lock()
-		o.deleted = maps.Clone(s.cluster.deleted)
+		o.counts = maps.Clone(s.cluster.counts)
 		s.cluster.mu.Unlock()
 		s.mu.Lock()
 		o.trace, o.requests, o.Fired = slices.Clone(s.trace), s.requests, s.fired
-		over := s.over
+		o.lasting, o.notes = slices.Clone(s.problems), slices.Clone(s.notes)
+		o.firedAt = s.firedAt
+		if s.plan.Then.Kind != None {
+			o.Fired = s.firedThen
+		}
+		exited := s.exited
+		if s.total != total {
+			total, since = s.total, time.Now()
+		}
 		o.endless = s.endless > 0
 		trace := s.trace[:s.endless]
 		s.mu.Unlock()
-		held := s.plan.Kind == Coalesced || s.plan.Kind == Delayed
-		o.Fired = o.Fired || held && s.held.shown()
+		o.Fired = o.Fired || s.held.shown()
 		late := !time.Now().Before(deadline)
 		switch {
 		case o.endless:
-			o.Problems = append(o.Problems, fmt.Sprintf(
-				"The controller does not come to rest: it was stopped after %d requests. The last ones:%s",
-				s.limit, lines(trace, 4)))
+			o.add(Busy, fmt.Sprintf(
+				"The controller does not become idle: it was stopped after %d requests. "+
+					"The last ones:%s", s.limit, lines(trace, 4)))
 			return nil
-		case !rested && late:
-			o.Problems = append(o.Problems, fmt.Sprintf(
-				"The system has not come to rest within %v. The last requests:%s",
+		case !idle && late:
+			o.add(Busy, fmt.Sprintf("The system did not become idle within %v. The last requests:%s",
 				patience, lines(o.trace, 4)))
 			return nil
-		case late, over, rested && (lesson == nil || len(lesson.compare(o)) == 0):
+		case late, exited, idle && (baseline == nil || baseline.final(o)),
+			idle && time.Since(since) > silence:
 			return nil
 		}
 		sleep(ctx, patience/20)
@@ -163,25 +257,26 @@ func (c *Case) observe(
 // lines returns a line for each of the last requests.
 func lines(trace []Entry, n int) string {
 	text := ""
+	trace = slices.DeleteFunc(slices.Clone(trace), func(e Entry) bool { return e.By == Others })
 	for _, e := range trace[max(0, len(trace)-n):] {
 		text += "\n  " + e.Op.String()
-		if e.Caller != "" {
-			text += ", at " + e.Caller
+		if e.Caller != (Caller{}) {
+			text += ", at " + e.Caller.String()
 		}
 	}
 	return text
 }
 
 // resources returns whose objects are part of the state. Most resources have none.
-func (s *Session) resources(o *Outcome, lesson *Lesson) []schema.GroupVersionResource {
-	if lesson == nil {
+func (s *Session) resources(o *Outcome, baseline *Baseline) []schema.GroupVersionResource {
+	if baseline == nil {
 		return o.all
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var some []schema.GroupVersionResource
 	for _, r := range o.all {
-		if lesson.used[r.GroupResource()] || s.written[r.GroupResource()] {
+		if baseline.used[r.GroupResource()] || s.written[r.GroupResource()] {
 			some = append(some, r)
 		}
 	}
@@ -204,6 +299,11 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 		}
 		s.current = i
 		s.last = time.Now()
+		if i.past == "" {
+			s.noteLocked("A controller starts.")
+		} else {
+			s.noteLocked("A controller starts, and its cache has the past, revision %s.", i.past)
+		}
 		s.mu.Unlock()
 		config := rest.CopyConfig(admin)
 		config.Wrap(func(base http.RoundTripper) http.RoundTripper { return &transport{s, i, base} })
@@ -216,7 +316,7 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 			s.busy++ // until s.end, as after a crash
 		}
 		close(i.ended)
-		s.over = !crashed && ctx.Err() == nil
+		s.exited = !crashed && ctx.Err() == nil
 		s.mu.Unlock()
 		problem := errors.As(err, new(panicked))
 		switch {
@@ -228,14 +328,22 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 			return nil
 		case !crashed && err == nil:
 			s.end()
-			return []string{"The controller ended by itself."}
+			return []string{"The controller exited without an error."}
 		case !crashed:
 			s.end()
-			return []string{"The controller ended: " + err.Error()}
+			return []string{"The controller exited: " + err.Error()}
 		}
 		s.expireLocks(ctx)
 		if s.plan.Kind == Missed {
-			sleep(ctx, c.Settle)
+			if s.plan.Until != (Op{}) || s.holdWhileWaiting {
+				s.end() // without a controller, the system can be idle
+				select {
+				case <-s.back:
+				case <-ctx.Done():
+				}
+				s.begin()
+			}
+			sleep(ctx, s.Settle)
 		}
 		s.end()
 	}
@@ -277,13 +385,13 @@ func attempt(
 	return controller(ctx, config)
 }
 
-// turns is how often attend looks while the system comes to rest.
+// turns is how often monitor looks during the time Settle.
 const turns = 20
 
-// attend looks for rests until ctx ends. In one, it shows the controller what has been held back.
-// It counts how often it has looked, not the time: where others keep the processors busy, its turns
-// take longer, as the work of the controller does.
-func (s *Session) attend(ctx context.Context, settle time.Duration) {
+// monitor looks whether the system is idle until ctx ends. If so, it shows the controller what has
+// been held back. It counts how often it has looked, not the time: where others keep the processors
+// busy, its turns take longer, as the work of the controller does.
+func (s *Session) monitor(ctx context.Context, settle time.Duration) {
 	for ctx.Err() == nil {
 		sleep(ctx, settle/turns)
 		if !s.turn() {
@@ -294,27 +402,27 @@ func (s *Session) attend(ctx context.Context, settle time.Duration) {
 			continue
 		}
 		s.mu.Lock()
-		if s.rested != nil {
-			close(s.rested)
-			s.rested = nil
+		if s.idle != nil {
+			close(s.idle)
+			s.idle = nil
 		}
 		s.mu.Unlock()
 	}
 }
 
-// rest waits until the system is at rest, and reports whether it is.
-func (s *Session) rest(ctx context.Context, patience time.Duration) bool {
+// waitIdle waits until the system is idle, and reports whether it is.
+func (s *Session) waitIdle(ctx context.Context, patience time.Duration) bool {
 	s.mu.Lock()
 	s.last = time.Now()
-	if s.rested == nil {
-		s.rested = make(chan struct{})
+	if s.idle == nil {
+		s.idle = make(chan struct{})
 	}
-	rested := s.rested
+	idle := s.idle
 	s.mu.Unlock()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
-	case <-rested:
+	case <-idle:
 		return true
 	case <-late.C:
 	case <-ctx.Done():

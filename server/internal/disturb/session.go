@@ -3,51 +3,99 @@ package disturb
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+
+	"github.com/kinproc/kinproc/server/internal/invariant"
 )
 
 // An Entry is a request of a run.
 type Entry struct {
 	Op     Op
-	User   bool // the user's, not the controller's
-	Caller string
-	Failed bool
+	By     Actor
+	Caller Caller
+	// Changed is true of a write that the server has carried out, and that has changed something.
+	Changed bool
 
 	precondition bool
+	created      bool   // the write has created the object
+	revision     string // that the write has made, unless the answer does not say it
+	disturbed    bool
+	when         time.Time
+	saw          string // what the client learnt of it, if it was not success
 }
+
+// An Actor is who sends a request.
+type Actor int
+
+// The actors. Others are control loops and kubelets.
+const (
+	Controller Actor = iota
+	User
+	Others
+)
+
+// String returns the name of the actor in reports.
+func (a Actor) String() string { return [...]string{"controller", "user", "others"}[a] }
+
+// UserName is the name that the credentials of the controller and of the user have.
+const UserName = "explore"
 
 // A Session is one run of a case. As the audit backend of the control plane, it learns what happens
 // there.
 type Session struct {
-	plan    Disturbance
-	limit   int // of the controller's requests
-	cluster *cluster
+	// Settle, if it is longer than that of the case, takes its place.
+	Settle time.Duration
+	// Detailed adds the events of watches to the timeline.
+	Detailed bool
+
+	plan  Disturbance
+	back  chan struct{} // closed when a controller that was away comes back
+	limit int           // of the controller's requests
+	// holdWhileWaiting is that of the case.
+	holdWhileWaiting bool
+	cluster          *cluster
+	always           *invariant.Checker
 
 	mu    sync.Mutex
+	act   int // of the user, from 1, or 0 before the first
 	trace []Entry
+	notes []note
 	seen  map[Op]int // how often, by Op without Nth
 	fired bool
-	// requests are those of the controller that show that it is not at rest, total are all.
+	// firedAt is the index in the trace where that was, and firedThen whether the second
+	// disturbance of a pair has happened.
+	firedAt   int
+	firedThen bool
+	// problems are what cannot become right any more.
+	problems []Problem
+	// requests are those of the controller that show that it is not idle, total are all.
 	requests, total int
-	reads           map[Op]int // since the last write
+	repeated        map[Op]int // since the last change
 	// endless is the length of the trace when there were too many requests.
 	endless int
+	// missing are group versions at which the controller has found nothing.
+	missing map[schema.GroupVersion]bool
 	// written are the resources of which somebody has changed an object.
 	written map[schema.GroupResource]bool
-	// last is when something happened that shows that the system is not at rest, and busy counts what
-	// goes on. Nothing has happened for a number of turns of attend, which had seen the last event.
+	// changedAt is when somebody last changed something, and pause how long nobody had before that.
+	changedAt time.Time
+	pause     time.Duration
+	// last is when something happened that shows that the system is not idle, and busy counts what
+	// goes on. Nothing has happened for a number of turns of monitor, which had seen the last
+	// event.
 	last, noted  time.Time
 	busy, silent int
 
 	current *instance
-	over    bool          // the controller has ended by itself
+	exited  bool          // the controller has returned before its context ended
 	past    string        // the revision that the next instance sees at first
-	rested  chan struct{} // closed at the next rest; nil if nobody waits
+	idle    chan struct{} // closed when the system is idle; nil if nobody waits
 	locks   map[Op]bool   // of leaders; the value is true if the controller may hold it
 	views   map[Op]view
 	held    held
@@ -62,7 +110,7 @@ type instance struct {
 	kill  context.CancelFunc
 	ended chan struct{}
 	// Session.mu guards dead, whether the instance has sent a request, whether it has looked at the
-	// past, and the number of attend's turns since it started or looked.
+	// past, and the number of monitor's turns since it started or looked.
 	dead, requests, looked bool
 	turns                  int
 
@@ -77,10 +125,13 @@ type instance struct {
 func NewSession(plan Disturbance) *Session {
 	return &Session{
 		plan: plan, seen: map[Op]int{}, views: map[Op]view{}, locks: map[Op]bool{},
-		reads:   map[Op]int{},
-		written: map[schema.GroupResource]bool{},
+		repeated: map[Op]int{},
+		written:  map[schema.GroupResource]bool{},
 	}
 }
+
+// Name returns the name of the disturbance.
+func (s *Session) Name() string { return s.plan.Name() }
 
 // ProcessEvents implements audit.Backend.
 func (s *Session) ProcessEvents(events ...*auditinternal.Event) bool {
@@ -104,9 +155,12 @@ func (s *Session) ProcessEvents(events ...*auditinternal.Event) bool {
 			s.mu.Unlock()
 			continue
 		}
-		s.written[schema.GroupResource{Group: ref.APIGroup, Resource: ref.Resource}] = true
-		s.last = time.Now()
-		clear(s.reads)
+		s.written[object.Resource.GroupResource()] = true
+		if e.User.Username != UserName { // the transports know more about the others
+			object.Verb, object.Subresource = e.Verb, ref.Subresource
+			s.trace = append(s.trace, Entry{Op: object, By: Others, Changed: true, when: time.Now()})
+			s.changedLocked()
+		}
 		s.mu.Unlock()
 	}
 	return true
@@ -127,12 +181,12 @@ var errCrashed = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 // errLost is the error of a request whose answer is lost.
 var errLost = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 
-// oftenRead is how often a read is work. A controller that repeats it more often although nobody
-// writes anything polls, and may be at rest nevertheless.
-const oftenRead = 3
+// oftenRepeated is how often a request is work. A controller that repeats it more often although
+// nobody changes anything polls, and may be idle nevertheless.
+const oftenRepeated = 3
 
 // enter counts a request that begins. It returns an error if the controller has crashed, and
-// whether the request shows that the system is not at rest.
+// whether the request shows that the system is not idle.
 func (s *Session) enter(i *instance, o Op) (active bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,15 +195,13 @@ func (s *Session) enter(i *instance, o Op) (active bool, err error) {
 	}
 	i.requests = true
 	s.total++
-	if active = o.writes(); active {
-		clear(s.reads)
-	} else {
-		s.reads[o]++
-		active = s.reads[o] <= oftenRead
-	}
+	s.repeated[o]++
+	active = s.repeated[o] <= oftenRepeated
 	if active {
-		s.requests++
 		s.last = time.Now()
+	}
+	if active || o.writes() {
+		s.requests++
 	}
 	if (s.requests > s.limit || s.total > totalLimit) && s.endless == 0 {
 		s.endless = len(s.trace)
@@ -174,25 +226,58 @@ func (s *Session) leave(i *instance, active bool) error {
 	return nil
 }
 
-// record adds a request to the trace, and reports whether the disturbance is due. The index is that
-// of the entry.
-func (s *Session) record(e Entry) (due bool, index int) {
+// record adds a request to the trace, and returns what disturbance is due. The index is that of the
+// entry.
+func (s *Session) record(e Entry) (due Kind, index int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	e.Op.Act = s.act
 	s.seen[e.Op]++
 	e.Op.Nth = s.seen[e.Op]
-	s.trace = append(s.trace, e)
-	if !s.fired && s.plan.At == e.Op && (s.plan.Kind == Missed) == e.User {
-		s.fired, due = true, true
+	index = len(s.trace)
+	then := s.plan.Then
+	switch {
+	case !s.fired && s.plan.At == e.Op && (s.plan.Kind == Missed) == (e.By == User):
+		s.fired, s.firedAt, due = true, index, s.plan.Kind
+	case s.fired && !s.firedThen && then.Kind != None && then.At == e.Op && e.By == Controller:
+		s.firedThen, due = true, then.Kind
 	}
-	return due, len(s.trace) - 1
+	e.when, e.disturbed = time.Now(), due != None
+	s.trace = append(s.trace, e)
+	return due, index
 }
 
-// answered records how the server answered a request.
-func (s *Session) answered(index int, failed bool) {
+// missed says that there was nothing to disturb at a write.
+func (s *Session) missed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trace[index].Failed = failed
+	s.fired = false
+}
+
+// changed records that a write has changed something, or created it, at a revision.
+func (s *Session) changed(index int, created bool, revision string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := &s.trace[index]
+	e.Changed, e.created, e.revision = true, created && e.Op.Subresource == "", revision
+	s.changedLocked()
+}
+
+// changedLocked notes that somebody has changed something, so that the system is not idle.
+func (s *Session) changedLocked() {
+	s.last = time.Now()
+	if !s.changedAt.IsZero() {
+		s.pause = s.last.Sub(s.changedAt)
+	}
+	s.changedAt = s.last
+	clear(s.repeated)
+}
+
+// actOf returns the present act of the user.
+func (s *Session) actOf() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.act
 }
 
 // crash ends a controller: its requests fail from now on.
@@ -207,6 +292,9 @@ func (s *Session) crash(i *instance) error {
 func (s *Session) crashLocked(i *instance) {
 	if !i.dead && s.current == i {
 		s.busy++
+	}
+	if !i.dead {
+		s.noteLocked("The controller crashes.")
 	}
 	i.dead = true
 	i.kill()
@@ -241,6 +329,13 @@ func (s *Session) down(ctx context.Context) {
 	}
 }
 
+// begin says that something goes on until end.
+func (s *Session) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy++
+}
+
 // end says that what follows a controller's end is done.
 func (s *Session) end() {
 	s.mu.Lock()
@@ -249,15 +344,81 @@ func (s *Session) end() {
 	s.last = time.Now()
 }
 
-// release lets the controller see what has been held back. It reports whether that was anything.
+// comeBack ends the time in which a controller is away.
+func (s *Session) comeBack() (wasAway bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.back:
+		return false
+	default:
+		close(s.back)
+		return true
+	}
+}
+
+// endAct says that the user waits until the system is idle.
+func (s *Session) endAct() {
+	s.mu.Lock()
+	away := s.fired && s.plan.Kind == Missed && s.plan.Until == (Op{})
+	s.mu.Unlock()
+	if away {
+		s.comeBack()
+	}
+}
+
+// holds reports whether what follows from the user's next write is to be held back.
+func (s *Session) holds() bool {
+	switch s.plan.Kind {
+	case Delayed:
+		return true
+	case Coalesced:
+		act := s.actOf()
+		return s.plan.Act == 0 || act == s.plan.Act || act == s.plan.Act+1
+	}
+	return false
+}
+
+// nextAct begins the next act of the user.
+func (s *Session) nextAct() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.act++
+}
+
+// userWroteLocked reports whether the user has written something in this act.
+func (s *Session) userWroteLocked() bool {
+	return slices.ContainsFunc(s.trace, func(e Entry) bool {
+		return e.By == User && e.Op.Act == s.act
+	})
+}
+
+// release lets the controller see what has been held back, and come back if the user waits for it.
+// It reports whether that was anything.
 func (s *Session) release() bool {
 	s.mu.Lock()
 	i := s.current
+	acting := s.idle == nil // the user waits for something else than an idle system
+	later := s.plan.Act > 0 && (acting && !s.userWroteLocked() || !acting && s.act <= s.plan.Act) ||
+		(s.plan.Kind == Coalesced || s.plan.Kind == Delayed) && s.holdWhileWaiting && acting
+	awaited := s.plan.Until != (Op{}) && s.fired && !s.holdWhileWaiting && acting &&
+		s.userWroteLocked()
 	s.mu.Unlock()
-	if i != nil && i.showPresent() {
+	if later {
+		return false
+	}
+	if awaited && s.comeBack() {
 		return true
 	}
-	return s.held.release()
+	if i != nil && i.showPresent() {
+		s.note("The controller sees the present.")
+		return true
+	}
+	some, shown := s.held.release()
+	for _, e := range shown {
+		s.note("The controller sees what was held back: %s.", e)
+	}
+	return some
 }
 
 // seesPast reports whether an instance sees an earlier state.
@@ -278,12 +439,12 @@ func (i *instance) seesPastOf(r schema.GroupVersionResource) bool {
 	return i.seesPast() && (i.only == "" || i.only == r.GroupResource().String())
 }
 
-// startLimit is for how many times the time of a rest a silent controller counts as one that
-// starts, and pastLimit for how many an instance sees the past. It may repeat a write that fails as
+// startLimit is for how many times the time Settle a silent controller counts as one that starts,
+// and pastLimit for how many an instance sees the past. It may repeat a write that fails as
 // long as it does.
 const startLimit, pastLimit = 5, 5
 
-// turn reports whether nothing has happened for the time of a rest, or the current instance has
+// turn reports whether nothing has happened for the time Settle, or the current instance has
 // seen the past for long enough. It is called [turns] times in that time.
 func (s *Session) turn() bool {
 	s.mu.Lock()
@@ -312,7 +473,7 @@ func (s *Session) looksBack(i *instance) {
 	}
 }
 
-// showPresent ends the earlier state. Only the goroutine that waits for rest calls it.
+// showPresent ends the earlier state. Only monitor calls it.
 func (i *instance) showPresent() bool {
 	if !i.seesPast() {
 		return false

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // transport is that of an instance of the controller.
@@ -20,6 +21,14 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.send(r)
+	if err == nil && response.StatusCode == http.StatusNotFound {
+		t.session.notFound(r.URL.Path)
+	}
+	return response, err
+}
+
+func (t *transport) send(r *http.Request) (*http.Response, error) {
 	c, r, err := identify(r)
 	if err != nil {
 		return nil, err
@@ -63,44 +72,99 @@ func (t *transport) write(r *http.Request, c call) (*http.Response, error) {
 	due, index := s.record(Entry{Op: c.Op, Caller: caller(), precondition: c.precondition})
 	past := ""
 	var err error
-	if due {
-		switch plan.Kind {
-		case CrashBefore:
-			return nil, s.crash(t.instance)
-		case Conflict:
-			err = s.cluster.touch(r.Context(), c.Op)
-		case StaleRestart:
-			past, err = s.pastFor(r.Context(), plan)
+	exists := true // what somebody else is to change
+	switch due {
+	case CrashBefore:
+		s.saw(index, "not sent")
+		return nil, s.crash(t.instance)
+	case Conflict, Overwrite:
+		if exists, err = s.cluster.touch(r.Context(), c); exists {
+			s.note("Somebody else changes %s.", c.key())
 		}
-		if err != nil {
-			return nil, err
-		}
+	case StaleRestart:
+		past, err = s.pastFor(r.Context(), plan)
 	}
-	response, err := whole(t.base.RoundTrip(r))
 	if err != nil {
 		return nil, err
 	}
-	s.answered(index, response.StatusCode >= 300)
-	if due {
-		switch plan.Kind {
-		case CrashAfter:
-			return nil, s.crash(t.instance)
-		case StaleRestart:
-			s.mu.Lock()
-			s.past = past
-			s.mu.Unlock()
-			return nil, s.crash(t.instance)
-		case LostAnswer:
-			return nil, errLost
+	if !exists {
+		due = None
+		s.missed()
+	}
+	response, _, err := s.forward(t.base, r, c, index)
+	if err != nil {
+		return nil, err
+	}
+	if due == CrashAfter || due == StaleRestart || due == LoseAnswer {
+		s.saw(index, "no answer")
+	}
+	switch due {
+	case CrashAfter:
+		return nil, s.crash(t.instance)
+	case StaleRestart:
+		s.mu.Lock()
+		s.past = past
+		s.mu.Unlock()
+		return nil, s.crash(t.instance)
+	case LoseAnswer:
+		return nil, errLost
+	case Overwrite:
+		if response.StatusCode < 300 {
+			err = s.noteLost(r.Context(), c)
 		}
 	}
-	return response, nil
+	return response, err
+}
+
+// forward sends a write, and records whether it has changed something.
+func (s *Session) forward(base http.RoundTripper, r *http.Request, c call, index int) (
+	*http.Response, body, error,
+) {
+	before := ""
+	if c.Verb == "update" || c.Verb == "patch" {
+		var err error
+		if before, err = s.cluster.revision(r.Context()); err != nil {
+			return nil, body{}, err
+		}
+	}
+	response, data, err := readWhole(base.RoundTrip(r))
+	if err != nil {
+		return nil, body{}, err
+	}
+	s.sawAnswer(index, response)
+	answer := parse(data)
+	version := answer.Metadata.ResourceVersion
+	if response.StatusCode < 300 && (before == "" || version == "" || isAfter(version, before)) {
+		s.changed(index, response.StatusCode == http.StatusCreated, version)
+	}
+	return response, answer, nil
+}
+
+// isAfter reports whether a resource version is later than a revision.
+func isAfter(version, revision string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, revision)
+	return err != nil || order > 0
+}
+
+// noteLost notes a problem if a write has overwritten what somebody else has changed.
+func (s *Session) noteLost(ctx context.Context, c call) error {
+	lost, err := s.cluster.lost(ctx, c)
+	if err != nil || lost == nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = append(s.problems, overwritten(c.Op, lost))
+	return nil
 }
 
 // pastFor returns the revision that the next controller is to see at first.
 func (s *Session) pastFor(ctx context.Context, plan Disturbance) (string, error) {
 	if plan.View == plan.At {
 		return s.cluster.revision(ctx)
+	}
+	if plan.View.Verb == "" {
+		return s.cluster.beforeLastChange(ctx, plan.View.Resource)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,17 +178,33 @@ func (s *Session) pastFor(ctx context.Context, plan Disturbance) (string, error)
 // read forwards a read. To a list that may come from the server's cache, an instance that sees the
 // past gets an earlier state. What must be up to date, is.
 func (t *transport) read(r *http.Request, c call) (*http.Response, error) {
-	t.session.record(Entry{Op: c.Op, Caller: caller()})
+	_, index := t.session.record(Entry{Op: c.Op, Caller: caller()})
+	past := ""
 	if query := r.URL.Query(); c.Verb == "list" && query.Get("resourceVersion") == "0" &&
 		t.instance.seesPastOf(c.Resource) {
 		t.session.looksBack(t.instance)
+		past = t.instance.past
 		query.Set("resourceVersion", t.instance.past)
 		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 		query.Del("limit") // without effect in a cache
 		r = r.Clone(r.Context())
 		r.URL.RawQuery = query.Encode()
 	}
-	return whole(t.base.RoundTrip(r))
+	response, err := whole(t.base.RoundTrip(r))
+	if err != nil {
+		return nil, err
+	}
+	if t.session.sawAnswer(index, response); past != "" && response.StatusCode < 300 {
+		t.session.saw(index, "the past, revision %s", past)
+	}
+	return response, nil
+}
+
+// sawAnswer records an answer that says that a request failed.
+func (s *Session) sawAnswer(index int, response *http.Response) {
+	if code := response.StatusCode; code >= 300 {
+		s.saw(index, "%d %s", code, http.StatusText(code))
+	}
 }
 
 // watch forwards a watch. Of an instance that sees the past, it begins when the present does.
@@ -148,7 +228,7 @@ func (t *transport) watch(r *http.Request, c call) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(i.ctx, cancel)
 	r = r.Clone(ctx)
-	if hold {
+	if hold || s.Detailed {
 		r.Header.Set("Accept", asJSON(r.Header.Get("Accept")))
 	}
 	response, err := t.base.RoundTrip(r)
@@ -164,15 +244,31 @@ func (t *transport) watch(r *http.Request, c call) (*http.Response, error) {
 		end()
 		return response, err
 	case hold:
-		response.Body = s.held.stream(ctx, response.Body, plan, initial, end)
+		response.Body = s.stream(ctx, response.Body, c, initial, end)
 	default:
 		until := i.present
 		if !i.seesPastOf(c.Resource) {
 			until = nil
 		}
-		response.Body = &late{ReadCloser: response.Body, ctx: ctx, until: until, end: end}
+		body := &late{ReadCloser: response.Body, ctx: ctx, until: until, end: end}
+		if response.Body = body; s.Detailed {
+			response.Body = s.stream(ctx, body, c, initial, end)
+		}
 	}
 	return response, nil
+}
+
+// stream returns a watch whose events can be held back, and are in the timeline if that is
+// detailed.
+func (s *Session) stream(
+	ctx context.Context, from io.ReadCloser, c call, initial bool, end func(),
+) io.ReadCloser {
+	var saw func(string)
+	if s.Detailed {
+		saw = func(event string) { s.note("The controller sees %s.", event) }
+	}
+	resource := c.Resource.GroupResource().String()
+	return s.held.stream(ctx, from, s.plan, resource, initial, saw, end)
 }
 
 // late is a stream that cannot be read before until is closed, unless until is nil.
@@ -263,12 +359,12 @@ func (t *userTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.base.RoundTrip(r)
 	}
 	s := t.session
-	due, index := s.record(Entry{Op: c.Op, User: true, Caller: caller()})
+	due, index := s.record(Entry{Op: c.Op, By: User, Caller: caller()})
 	var v view
-	if s.plan.Kind == Coalesced || s.plan.Kind == Delayed {
+	if s.holds() {
 		s.held.hold()
 	}
-	if due {
+	if due == Missed {
 		s.down(r.Context())
 	}
 	if s.plan.Kind == StaleRestart {
@@ -276,22 +372,28 @@ func (t *userTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	response, data, err := readWhole(t.base.RoundTrip(r))
+	response, answer, err := s.forward(t.base, r, c, index)
 	if err != nil {
 		return nil, err
 	}
-	s.answered(index, response.StatusCode >= 300)
+	s.mu.Lock()
+	op := s.trace[index].Op
+	s.mu.Unlock()
+	if s.plan.Until == op {
+		s.comeBack()
+	}
 	if s.plan.Kind != StaleRestart {
 		return response, nil
 	}
-	// An answer to a deletion may have no object. Then the controller may have changed something too.
-	if v.after = parse(data).Metadata.ResourceVersion; v.after == "" {
+	// An answer to a deletion may have no object. Then the controller may have changed something
+	// too.
+	if v.after = answer.Metadata.ResourceVersion; v.after == "" {
 		if v.after, err = s.cluster.revision(r.Context()); err != nil {
 			return nil, err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.views[s.trace[index].Op] = v
+	s.views[op] = v
 	return response, nil
 }

@@ -36,7 +36,7 @@ func (c *Conn) Listen(to ListenConfig, s *stopper.Stopper) (*Clients, error) {
 		if op := new(net.OpError); errors.As(err, &op) {
 			err = op.Err
 		}
-		return nil, to.Names.Wrong("ListenEtcd", "listen-etcd",
+		return nil, to.Names.Wrong("ListenEtcd",
 			"listen on %s: %w; name another port, or 0 for any free one", to.Address, err)
 	}
 	host, _, err := net.SplitHostPort(to.Address)

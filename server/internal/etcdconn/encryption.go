@@ -44,7 +44,7 @@ func OpenEncryption(c EncryptionConfig, s *stopper.Stopper) (*Encryption, error)
 		return nil, nil
 	}
 	wrong := func(format string, args ...any) error {
-		return c.Names.Wrong("EncryptionProviderConfig", "encryption-provider-config", format, args...)
+		return c.Names.Wrong("EncryptionProviderConfig", format, args...)
 	}
 	content, err := os.ReadFile(c.File)
 	if err != nil {

@@ -56,11 +56,11 @@ type Conn struct {
 // externalTimeout is how long the start waits for an external etcd to answer.
 const externalTimeout = 3 * time.Second
 
-// A member of etcd that is cut off answers nothing, and TCP alone would wait for it for a quarter of
-// an hour. A connection is given up when the member's system does not confirm for silenceLimit what
-// was sent, or, if nothing was sent, after idleCheck more. The time must be shorter than a control
-// plane keeps the lease of the control loops without renewing it. The system of a member that is
-// merely busy confirms at once.
+// A member of etcd that is cut off answers nothing, and TCP alone would wait for it for a quarter
+// of an hour. A connection is given up when the member's system does not confirm for silenceLimit
+// what was sent, or, if nothing was sent, after idleCheck more. The time must be shorter than a
+// control plane keeps the lease of the control loops without renewing it. The system of a member
+// that is merely busy confirms at once.
 const (
 	silenceLimit = 2 * time.Second
 	idleCheck    = 10 * time.Second // the shortest that gRPC allows
@@ -85,14 +85,15 @@ func Open(ctx context.Context, c Config, s *stopper.Stopper) (*Conn, error) {
 		OnFailure:  func(err error) { end(err); s.Fail(err) },
 	})
 	if errors.Is(err, embed.ErrHasData) {
-		return nil, c.Names.Wrong("From", "from", "%w", err)
+		return nil, c.Names.Wrong("From", "%w", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.Push("etcd", func() error { return e.Stop(context.Background()) })
 	if e.Room().Full() && !c.ReadOnly {
-		// What an earlier process left full must not refuse what every control plane writes first.
+		// A database that an earlier process left full must not refuse the first writes of this
+		// one.
 		if _, err := e.MakeRoom(ctx); err != nil {
 			return nil, fmt.Errorf("make room in the database, which is full: %w", err)
 		}
@@ -136,7 +137,7 @@ func dial(ctx context.Context, c Config, s *stopper.Stopper) (*Conn, error) {
 	if err := probe(ctx, client, config.TLS); ctx.Err() != nil {
 		return nil, errors.Join(context.Cause(ctx), client.Close())
 	} else if err != nil {
-		err = c.Names.Wrong("EtcdServers", "etcd-servers",
+		err = c.Names.Wrong("EtcdServers",
 			"etcd at %s does not answer: %w; check that it is running and that the certificates for it "+
 				"are right", strings.Join(c.Servers, ", "), err)
 		return nil, errors.Join(err, client.Close())

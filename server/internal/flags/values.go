@@ -1,5 +1,5 @@
-// Package flags has what the flags of a control plane need besides their names: values of their
-// own, lists for the help, and flags of kube-apiserver that change nothing.
+// Package flags makes flags of the options of a control plane: it has values of their own, lists
+// for the help, and flags of kube-apiserver that change nothing.
 package flags
 
 import (
@@ -14,8 +14,10 @@ import (
 )
 
 // AddNegated adds a boolean flag that is true when the option is false.
-func AddNegated(f *pflag.FlagSet, option *bool, name, usage string) {
-	f.VarPF(negated{option}, name, "", usage).NoOptDefVal = "true"
+func AddNegated(f *pflag.FlagSet, option *bool, name, usage string) *pflag.Flag {
+	flag := f.VarPF(negated{option}, name, "", usage)
+	flag.NoOptDefVal = "true"
+	return flag
 }
 
 // negated is the flag value for an option with the opposite meaning: the flag is true when the
@@ -42,22 +44,22 @@ func (n negated) Type() string { return "bool" }
 
 func (n negated) IsBoolFlag() bool { return true }
 
-// Quantities is the flag value for amounts of resources, such as cpu=8,memory=32Gi.
-type Quantities struct{ List *corev1.ResourceList }
+// quantities is the flag value for amounts of resources, such as cpu=8,memory=32Gi.
+type quantities struct{ list *corev1.ResourceList }
 
-func (q Quantities) String() string {
-	if q.List == nil {
+func (q quantities) String() string {
+	if q.list == nil {
 		return ""
 	}
 	var words []string
-	for _, name := range slices.Sorted(maps.Keys(*q.List)) {
-		amount := (*q.List)[name]
+	for _, name := range slices.Sorted(maps.Keys(*q.list)) {
+		amount := (*q.list)[name]
 		words = append(words, string(name)+"="+amount.String())
 	}
 	return strings.Join(words, ",")
 }
 
-func (q Quantities) Set(s string) error {
+func (q quantities) Set(s string) error {
 	for word := range strings.SplitSeq(s, ",") {
 		name, amount, ok := strings.Cut(word, "=")
 		if !ok || name == "" {
@@ -67,12 +69,12 @@ func (q Quantities) Set(s string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %q is not a quantity, such as 500m or 32Gi", name, amount)
 		}
-		if *q.List == nil {
-			*q.List = corev1.ResourceList{}
+		if *q.list == nil {
+			*q.list = corev1.ResourceList{}
 		}
-		(*q.List)[corev1.ResourceName(name)] = parsed
+		(*q.list)[corev1.ResourceName(name)] = parsed
 	}
 	return nil
 }
 
-func (q Quantities) Type() string { return "quantities" }
+func (q quantities) Type() string { return "quantities" }

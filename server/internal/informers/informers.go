@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientinformers "k8s.io/client-go/informers"
@@ -54,11 +55,12 @@ func New(client kubernetes.Interface, storage *chain.Storage, s *stopper.Stopper
 // Factory returns a new factory.
 func (s *Set) Factory() *Factory {
 	f := &Factory{
-		ctx:                   s.stopper.Context(),
-		SharedInformerFactory: clientinformers.NewSharedInformerFactory(s.client, 10*time.Minute),
-		storage:               s.storage,
-		direct:                map[directKey]*chain.Informer{},
-		started:               map[directKey]bool{},
+		ctx: s.stopper.Context(),
+		SharedInformerFactory: clientinformers.NewSharedInformerFactoryWithOptions(s.client,
+			10*time.Minute, clientinformers.WithTransform(withoutManagedFields)),
+		storage: s.storage,
+		direct:  map[directKey]*chain.Informer{},
+		started: map[directKey]bool{},
 	}
 	s.stopper.Wait(f.Shutdown)
 	s.mu.Lock()
@@ -113,9 +115,20 @@ func (f *Factory) Named(example runtime.Object, name string) cache.SharedIndexIn
 	defer f.mu.Unlock()
 	key := directKey{reflect.TypeOf(example), name}
 	if f.direct[key] == nil {
-		f.direct[key] = f.storage.Informer(example, name)
+		informer := f.storage.Informer(example, name)
+		_ = informer.SetTransform(withoutManagedFields) // fails only for one that has started
+		f.direct[key] = informer
 	}
 	return f.direct[key]
+}
+
+// withoutManagedFields leaves out what nobody reads, as kube-controller-manager does. An update
+// without managed fields leaves those in etcd as they are.
+func withoutManagedFields(obj any) (any, error) {
+	if object, ok := obj.(metav1.Object); ok {
+		object.SetManagedFields(nil)
+	}
+	return obj, nil
 }
 
 // Start implements informers.SharedInformerFactory.

@@ -3,8 +3,10 @@ package loops
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,8 +24,9 @@ const leaderLease = "kinproc-controllers"
 // How control planes that share an etcd elect the one that runs the control loops. The times are a
 // fifth of kube-controller-manager's, so that another one takes over within five seconds.
 //
-// The lease counts whole seconds. A leader that cannot renew it stops leaderRetry and leaderDeadline
-// after it last could, which leaves a fifth of leaderDuration until another one may lead.
+// The lease counts whole seconds. A leader that cannot renew it stops leaderRetry and
+// leaderDeadline after it last could, which leaves a fifth of leaderDuration until another one may
+// lead.
 const (
 	leaderDuration = 3 * time.Second
 	leaderDeadline = 2 * time.Second
@@ -38,15 +41,15 @@ func (l *loops) whileLeading(run func(context.Context) (wait func(), err error))
 	if err != nil {
 		return fmt.Errorf("elect a leader: %w", err)
 	}
-	lock := &resourcelock.LeaseLock{
+	l.lease = &lease{Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: leaderLease},
 		Client:     l.Requests.Client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
-	}
+	}}
 	ctx, cancel := context.WithCancel(l.stopper.Context())
 	ended := make(chan struct{})
 	// The API must still be served when this control plane gives up the lease.
-	if !l.stopper.Push("the lead of the control loops", func() error {
+	if !l.stopper.Push("the lease of the control loops", func() error {
 		cancel()
 		<-ended
 		return nil
@@ -57,7 +60,7 @@ func (l *loops) whileLeading(run func(context.Context) (wait func(), err error))
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			if err := l.lead(ctx, lock, run); err != nil {
+			if err := l.lead(ctx, run); err != nil {
 				l.stopper.Fail(err)
 				return
 			}
@@ -68,16 +71,16 @@ func (l *loops) whileLeading(run func(context.Context) (wait func(), err error))
 
 // lead waits until this control plane is the leader, and then until it no longer is.
 func (l *loops) lead(
-	ctx context.Context, lock resourcelock.Interface, run func(context.Context) (func(), error),
+	ctx context.Context, run func(context.Context) (wait func(), err error),
 ) error {
 	var t term
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:          lock,
+		Lock:          l.lease,
 		LeaseDuration: leaderDuration,
 		RenewDeadline: leaderDeadline,
 		RetryPeriod:   leaderRetry,
-		// The elector would release the lease before it ends the context of the loops, and would try for
-		// leaderDeadline while another one leads already.
+		// The elector would release the lease before it ends the context of the loops, and would
+		// try for leaderDeadline while another one leads already.
 		ReleaseOnCancel: false,
 		Callbacks: leaderelection.LeaderCallbacks{
 			// The elector calls this function in a goroutine that nothing waits for.
@@ -107,13 +110,64 @@ func (l *loops) lead(
 	elector.Run(ctx)
 	t.end()
 	if ctx.Err() == nil {
-		klog.FromContext(ctx).Info("Lost the lead of the control loops, which go on elsewhere")
+		klog.FromContext(ctx).Info(
+			"Lost the lease of the control loops; another replica can run them now")
 		return nil
 	}
 	if elector.IsLeader() {
-		release(context.WithoutCancel(ctx), lock)
+		release(context.WithoutCancel(ctx), l.lease)
 	}
 	return nil
+}
+
+// lease is the lock of the leader. It knows until when the loops may write.
+type lease struct {
+	resourcelock.Interface
+	until atomic.Pointer[time.Time]
+}
+
+// Create implements resourcelock.Interface.
+func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.renew(func() error { return l.Interface.Create(ctx, record) })
+}
+
+// Update implements resourcelock.Interface.
+func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.renew(func() error { return l.Interface.Update(ctx, record) })
+}
+
+// renew counts from the time at which the request is sent: others may see it written long before
+// the answer arrives.
+func (l *lease) renew(write func() error) error {
+	until := time.Now().Add(leaderRetry + leaderDeadline)
+	err := write()
+	if err == nil {
+		l.until.Store(&until)
+	}
+	return err
+}
+
+// inTerm lets nobody write when the lease may have expired. The elector ends the context of the
+// loops then, but on a busy machine its timer may come late. The requests have a deadline too,
+// which etcd observes.
+type inTerm struct {
+	lease *lease
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t inTerm) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet {
+		return t.next.RoundTrip(r)
+	}
+	until := *t.lease.until.Load()
+	if !time.Now().Before(until) {
+		return nil, fmt.Errorf("the lease of the control loops has expired: %w",
+			context.DeadlineExceeded)
+	}
+	ctx, cancel := context.WithDeadline(r.Context(), until)
+	defer cancel() // the response of a write is complete
+	return t.next.RoundTrip(r.WithContext(ctx))
 }
 
 // term is the time for which this control plane leads.

@@ -74,12 +74,13 @@ type Config struct {
 type loops struct {
 	Config
 	stopper *stopper.Stopper
+	lease   *lease // nil unless control planes share etcd
 }
 
 // Start starts the control loops without waiting for them to catch up. Whatever depends on their
 // work waits for it, such as admission of a pod that needs its namespace's service account.
 func Start(c Config, s *stopper.Stopper) error {
-	l := &loops{c, s}
+	l := &loops{Config: c, stopper: s}
 	if c.SharesEtcd {
 		return l.whileLeading(l.run)
 	}
@@ -109,8 +110,7 @@ func (l *loops) run(ctx context.Context) (wait func(), err error) {
 // runControllers starts the control loops, which end with ctx. The function that it returns waits
 // until they have ended.
 func (l *loops) runControllers(ctx context.Context) (wait func(), err error) {
-	config := rest.CopyConfig(l.Requests.Config)
-	config.UserAgent = "kube-controller-manager/" + l.Version + " (kinproc)"
+	config := l.config("kube-controller-manager")
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return endsWith{ctx, next} })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -141,6 +141,16 @@ func (l *loops) runControllers(ctx context.Context) (wait func(), err error) {
 		return nil, fmt.Errorf("start controllers: %w", err)
 	}
 	return wait, nil
+}
+
+// config returns the configuration of clients of the loops of a component.
+func (l *loops) config(component string) *rest.Config {
+	config := rest.CopyConfig(l.Requests.Config)
+	config.UserAgent = component + "/" + l.Version + " (kinproc)"
+	if l.lease != nil {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return inTerm{l.lease, next} })
+	}
+	return config
 }
 
 // endsWith fails requests once ctx has ended. Libraries make some without a context, such as those

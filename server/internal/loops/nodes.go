@@ -6,7 +6,6 @@ import (
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 	"github.com/kinproc/kinproc/server/internal/simulated"
@@ -19,9 +18,7 @@ func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
 	if l.Nodes == 0 && len(l.NodeKinds) == 0 && l.NodesStay {
 		return func() {}, nil
 	}
-	config := rest.CopyConfig(l.Requests.Config)
-	config.UserAgent = "kubelet/" + l.Version + " (kinproc)"
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(l.config("kubelet"))
 	if err != nil {
 		return nil, fmt.Errorf("simulate nodes: %w", err)
 	}

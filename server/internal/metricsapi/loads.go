@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 	"github.com/kinproc/kinproc/server/internal/simulated"
 )
 
@@ -38,25 +39,18 @@ func (l *loads) of(p *corev1.Pod) simulated.Load {
 // count counts the ready pods of workloads that have a load.
 func (l *loads) count() {
 	l.sharing = map[types.UID]int{}
-	pods, err := l.api.pods.List(labels.Everything())
+	all, err := l.api.pods.List(labels.Everything())
 	if err != nil {
 		return // cannot happen: the lister reads from memory
 	}
-	for _, p := range pods {
+	for _, p := range all {
 		if owner := l.owner(p); owner != nil && isReady(p) {
 			l.sharing[owner.GetUID()]++
 		}
 	}
 }
 
-func isReady(p *corev1.Pod) bool {
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil
-		}
-	}
-	return false
-}
+func isReady(p *corev1.Pod) bool { return pods.Ready(p) && p.DeletionTimestamp == nil }
 
 // owner returns the workload of a pod if it says something of its load, or nil.
 func (l *loads) owner(p *corev1.Pod) metav1.Object {

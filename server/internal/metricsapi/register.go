@@ -196,8 +196,9 @@ func registerVersion(ctx context.Context, c clients, gv schema.GroupVersion) err
 		Spec: apiregistrationv1.APIServiceSpec{
 			Group: gv.Group, Version: gv.Version,
 			GroupPriorityMinimum: groupPriority, VersionPriority: versionPriority,
-			// As in metrics-server's manifest. Nobody else can be at the other end of the connection, and
-			// so the APIService is good for each control plane that begins with a snapshot of this one.
+			// As in metrics-server's manifest. Nobody else can be at the other end of the
+			// connection, and so the APIService is good for each control plane that begins with a
+			// snapshot of this one.
 			InsecureSkipTLSVerify: true,
 			Service: &apiregistrationv1.ServiceReference{
 				Namespace: serviceNamespace, Name: serviceName, Port: &port,
@@ -212,7 +213,7 @@ func registerVersion(ctx context.Context, c clients, gv schema.GroupVersion) err
 	return err
 }
 
-// isOwn reports whether an APIService leads to this package. Who installs another server by kubectl
+// isOwn reports whether an APIService leads to this package. Installing another server with kubectl
 // apply changes the spec, but not the labels.
 func isOwn(s *apiregistrationv1.APIService) bool {
 	r := s.Spec.Service

@@ -3,18 +3,23 @@ package option
 
 import "fmt"
 
-// Names says what options are called: by their flags, or by the fields of server.Options.
-type Names struct{ Flags bool }
+// Names says what options are called. The zero value calls them by the fields of server.Options.
+type Names struct {
+	// Flag, if set, returns the flag of a field. Options are called by their flags then.
+	Flag func(field string) string
+}
 
 // Of returns the name of an option.
-func (n Names) Of(field, flag string) string {
-	if n.Flags {
-		return "--" + flag
+func (n Names) Of(field string) string {
+	if n.Flag != nil {
+		if flag := n.Flag(field); flag != "" {
+			return "--" + flag
+		}
 	}
 	return "Options." + field
 }
 
 // Wrong returns an error that names an option.
-func (n Names) Wrong(field, flag, format string, args ...any) error {
-	return fmt.Errorf("%s: %w", n.Of(field, flag), fmt.Errorf(format, args...))
+func (n Names) Wrong(field, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", n.Of(field), fmt.Errorf(format, args...))
 }

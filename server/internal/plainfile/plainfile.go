@@ -1,6 +1,6 @@
-// Package plainfile opens files that somebody else has named or made. To open a named pipe takes until
-// somebody writes to it, which may be for ever, with a thread of the process; to read a device may
-// never end. So these are refused.
+// Package plainfile opens files that somebody else has named or made. To open a named pipe takes
+// until somebody writes to it, which may be for ever, with a thread of the process; to read a
+// device may never end. So these are refused.
 package plainfile
 
 import (
@@ -23,8 +23,8 @@ func OpenIn(dir *os.Root, name string) (*os.File, error) {
 	return checked(dir.OpenFile(name, os.O_RDONLY|dontWait, 0))
 }
 
-// checked returns a file if it is regular. What has been opened is asked, so that nobody can put
-// something else in its place.
+// checked returns a file if it is regular. The open file is checked, not its name, so that
+// nobody can replace it in between.
 func checked(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err

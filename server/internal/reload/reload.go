@@ -23,7 +23,7 @@ func Follow(
 ) {
 	ctx := s.Context()
 	report := func(err error) {
-		utilruntime.HandleErrorWithContext(ctx, err, "A changed file is not used", "file", file)
+		utilruntime.HandleErrorWithContext(ctx, err, "Ignoring a changed file", "file", file)
 	}
 	s.Go(func() {
 		filesystem.WatchUntil(ctx, interval, file, func() {

@@ -96,8 +96,8 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, facts *Facts, next 
 }
 
 var (
-	errResetting = resetError("the control plane is being reset; look again")
-	errWasReset  = resetError("the control plane was reset; look again")
+	errResetting = resetError("the control plane is being reset; read the present state and retry")
+	errWasReset  = resetError("the control plane was reset; read the present state and retry")
 )
 
 func resetError(message string) error {

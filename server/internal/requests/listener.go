@@ -30,7 +30,7 @@ func Listen(c ListenConfig, s *stopper.Stopper) (*connections.Listener, error) {
 			if op := new(net.OpError); errors.As(err, &op) {
 				err = op.Err // without the address, which the message has already
 			}
-			return nil, c.Names.Wrong("SecurePort", "secure-port",
+			return nil, c.Names.Wrong("SecurePort",
 				"listen on %s: %w; name another port, or 0 for any free one", address, err)
 		}
 	}

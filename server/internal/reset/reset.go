@@ -265,7 +265,7 @@ func (r *reset) difference(ctx context.Context) (changes []change, now int64, er
 		if _, exists := seen[key]; !ok || exists || isAPIService(object) {
 			continue
 		}
-		// What describes the other control plane is no use here, unless it can be adopted.
+		// What describes the other control plane is of no use here, unless it can be taken over.
 		if r.Parts.Own(object) && r.edits[object] == nil {
 			continue
 		}

@@ -199,18 +199,9 @@ func setAddress(s *corev1.NodeStatus, t corev1.NodeAddressType, address string) 
 func setNodeCondition(s *corev1.NodeStatus, c corev1.NodeCondition) {
 	now := metav1.NewTime(time.Now())
 	c.LastHeartbeatTime, c.LastTransitionTime = now, now
-	i := slices.IndexFunc(s.Conditions,
-		func(old corev1.NodeCondition) bool { return old.Type == c.Type })
-	if i < 0 {
-		s.Conditions = append(s.Conditions, c)
-		return
+	old := loop.FindCondition(s.Conditions, c.Type, loop.NodeConditions)
+	if old != nil && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
+		c.LastHeartbeatTime = old.LastHeartbeatTime // the lease tells that the node is alive
 	}
-	old := &s.Conditions[i]
-	if old.Status == c.Status {
-		c.LastTransitionTime = old.LastTransitionTime
-		if old.Reason == c.Reason && old.Message == c.Message {
-			c.LastHeartbeatTime = old.LastHeartbeatTime // the lease tells that the node is alive
-		}
-	}
-	*old = c
+	loop.SetCondition(&s.Conditions, c, loop.NodeConditions)
 }

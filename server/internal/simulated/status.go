@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
 // moment computes the status that a pod has now from the one that it had last.
@@ -261,7 +263,7 @@ func (m *moment) setConditions() {
 		reason, message = "ReadinessGatesNotReady", strings.Join(closed, ", ")
 	}
 	m.set(corev1.PodReady, reason == "", reason, message)
-	if m.condition(corev1.PodScheduled) == nil {
+	if pods.Condition(&m.status, corev1.PodScheduled) == nil {
 		m.set(corev1.PodScheduled, true, "", "") // who created the pod has chosen the node
 	}
 }
@@ -277,7 +279,7 @@ func (m *moment) wasInitialized() bool {
 func (m *moment) closedGates() []string {
 	var closed []string
 	for _, gate := range m.pod.Spec.ReadinessGates {
-		switch c := m.condition(gate.ConditionType); {
+		switch c := pods.Condition(&m.status, gate.ConditionType); {
 		case c == nil:
 			closed = append(closed,
 				fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.",
@@ -291,15 +293,6 @@ func (m *moment) closedGates() []string {
 	return closed
 }
 
-func (m *moment) condition(t corev1.PodConditionType) *corev1.PodCondition {
-	for i := range m.status.Conditions {
-		if m.status.Conditions[i].Type == t {
-			return &m.status.Conditions[i]
-		}
-	}
-	return nil
-}
-
 // set sets a condition. The transition time changes only with its status.
 func (m *moment) set(t corev1.PodConditionType, holds bool, reason, message string) {
 	c := corev1.PodCondition{
@@ -310,13 +303,5 @@ func (m *moment) set(t corev1.PodConditionType, holds bool, reason, message stri
 	if holds {
 		c.Status = corev1.ConditionTrue
 	}
-	old := m.condition(t)
-	if old == nil {
-		m.status.Conditions = append(m.status.Conditions, c)
-		return
-	}
-	if old.Status == c.Status {
-		c.LastTransitionTime = old.LastTransitionTime
-	}
-	*old = c
+	pods.SetCondition(&m.status, c)
 }

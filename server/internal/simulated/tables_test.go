@@ -72,8 +72,8 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// TestAttackManyAskForTable has many ask at once for one table, which is decoded once, whether it is
-// right or wrong.
+// TestAttackManyAskForTable has many ask at once for one table, which is decoded once, whether it
+// is right or wrong.
 func TestAttackManyAskForTable(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]map[string]string{
@@ -100,7 +100,7 @@ func TestAttackManyAskForTable(t *testing.T) {
 	}
 }
 
-// What is kept of tables is bounded, and is what was asked for last.
+// A bounded number of tables is kept: those that were used last.
 func TestKeptTables(t *testing.T) {
 	t.Parallel()
 	var kept tables
@@ -150,7 +150,7 @@ func TestTableHasTextOnce(t *testing.T) {
 	}
 }
 
-// Who does not wait any more gets no table.
+// A client that has stopped waiting gets no table.
 func TestTableOfNobody(t *testing.T) {
 	t.Parallel()
 	var kept tables

@@ -18,7 +18,7 @@ import (
 // maxLogFile is how much of a file a container logs.
 const maxLogFile = 1 << 20
 
-// text is what a container logs. Who reads it reads a piece at a time, and holds none of it.
+// text is what a container logs. A reader reads a piece at a time, and holds none of it.
 type text struct {
 	io.ReaderAt
 	size int64

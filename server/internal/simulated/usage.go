@@ -16,7 +16,7 @@ const (
 	memoryAnnotation = "kinproc.dev/memory"
 )
 
-// What a container uses of which nothing is said: a tenth of what it requests, or what an idle
+// The usage of a container without annotations: a tenth of its request, or as much as an idle
 // process needs.
 const (
 	idlePart   = 10

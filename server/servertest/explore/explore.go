@@ -1,8 +1,9 @@
-// Package explore tests what a controller does when things go wrong: it runs a case again and
-// again, each time with one disturbance, and compares what has become of the objects.
+// Package explore tests what a controller does when things go wrong: it runs the controller again
+// and again, each time with one disturbance, and compares what has become of the objects.
 //
 //	func TestNightly(t *testing.T) {
 //		explore.Run(t, explore.Test{
+//			InBubbles: true,
 //			Prepare: func(t explore.TB, s *server.Server) {
 //				servertest.CRDs(t, s, servertest.Files("config/crd/bases"))
 //			},
@@ -10,24 +11,27 @@
 //			Act: func(t explore.TB, config *rest.Config) {
 //				servertest.Apply(t, servertest.ForConfig(config), "", servertest.Files("testdata"))
 //			},
-//		}, explore.InBubbles(synctest.Test))
+//		})
 //	}
 //
-// First the case runs twice undisturbed. Then the controller crashes before and after each of its
-// writes, loses an answer, meets a conflict, starts with a cache that is behind, and sees events
-// late, only in part, or not at all. Each disturbance is a subtest, in a control plane that begins
-// with what Prepare has made. The subtest fails if
+// First the controller runs twice undisturbed. Then the controller crashes before and after each of
+// its writes, loses an answer, meets a conflict, starts with a cache that is behind, and sees
+// events late, only in part, or not at all. Each disturbance is a subtest, in a control plane that
+// begins with what Prepare has made. The subtest fails if
 //
-//   - the end state is not that of the undisturbed runs, except what differs between those two,
-//   - a claim, a volume, a secret, a stateful set, a namespace or a custom resource is deleted more
-//     often than undisturbed,
-//   - the controller does not come to rest, panics, or ends, or
+//   - the final state is not that of the undisturbed runs, except what differs between those two,
+//   - a claim, a volume, a secret, a stateful set, a namespace, a custom resource, or what the
+//     controller creates, is created or deleted more or less often than undisturbed,
+//   - a write without a resource version removes what somebody else has set just before,
+//   - what Always says is not true at a revision,
+//   - the controller does not become idle, panics, or returns, or
 //   - Act fails.
 package explore
 
 import (
 	"context"
 	"errors"
+	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,42 +39,60 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/disturb"
+	"github.com/kinproc/kinproc/server/internal/invariant"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// Test is a case that [Run] disturbs. The zero value of a field that is not said to be required has
-// the documented meaning.
+// Test is a controller with what a user does, which [Run] disturbs. The zero value of a field that
+// is not said to be required has the documented meaning.
 type Test struct {
 	// Prepare creates what exists before the controller starts, such as CRDs. It is called once.
 	// Default: nothing.
 	Prepare func(t TB, s *server.Server)
-	// Controller is the controller. It runs until ctx ends, and uses only clients for config. Several
-	// controllers may run at the same time, for different control planes. Required.
+	// Controller is the controller. It runs until ctx ends, and uses only clients for config.
+	// Several controllers may run at the same time, for different control planes. Required.
 	Controller func(ctx context.Context, config *rest.Config) error
 	// Act does what a user does, with clients for config. Required.
 	Act func(t TB, config *rest.Config)
 	// Options configure the control planes, as in [servertest.Run]. Default: none.
 	Options []func(*server.Options)
+	// InBubbles runs each disturbance in a bubble of its own, as of [synctest.Test], in which no
+	// time is lost by waiting. See [servertest.InBubble] for what a controller can do in a bubble.
+	InBubbles bool
 
+	// Always is what is to be true at each revision of each run, in CEL: expressions about lists of
+	// objects, such as "pods.size() <= 3", and about the changes of a resource, such as
+	// "claims: old == null || new != null". Default: nothing.
+	Always []string
+	// Pairs tries a crash during the recovery from each disturbance that the controller survives,
+	// too. Default: false.
+	Pairs bool
+	// HoldWhileWaiting holds events back, and keeps the controller away when it is to miss a change,
+	// until Act ends or calls Idle, even if the system is idle before that. Default: false.
+	HoldWhileWaiting bool
 	// Mask removes from an object what may differ at the end. Resource versions, UIDs, times,
-	// addresses and generated names need no mask, nor what differs between the two undisturbed runs.
-	// Default: none.
+	// addresses and generated names need no mask, nor what differs between the two undisturbed
+	// runs. Default: none.
 	Mask func(object *unstructured.Unstructured)
-	// Settle is how long nothing must happen until the system counts as being at rest. Default: 100
+	// Settle is how long nothing must happen until the system counts as idle. Default: 100
 	// milliseconds; in a bubble, a minute.
 	Settle time.Duration
-	// Patience is how long the system may take to come to rest with the right end state, and how long
-	// Act may take. It should be longer than the controller waits between two attempts. Default: 3
-	// seconds; in a bubble, ten minutes.
+	// Patience is how long the system may take to become idle in the right final state, and how
+	// long Act may take. It should be longer than the controller waits between two attempts.
+	// Default: 3 seconds; in a bubble, ten minutes.
 	Patience time.Duration
 
 	// Max limits the number of disturbances. The environment variable KINPROC_EXPLORE_MAX has
 	// precedence. Default: no limit; 20 with go test -short.
 	Max int
+	// Since is the name of a commit. The disturbances of writes whose line of code is as it was
+	// there are left out. The environment variable KINPROC_EXPLORE_SINCE has precedence. Default:
+	// none is left out.
+	Since string
 	// Budget limits the time after which no disturbance begins. Default: no limit.
 	Budget time.Duration
-	// Seed changes the order of disturbances of one kind. The same seed gives the same order. Default:
-	// the order of the requests.
+	// Seed changes the order of disturbances of one kind. The same seed gives the same order.
+	// Default: the order of the requests.
 	Seed uint64
 }
 
@@ -79,47 +101,29 @@ type TB interface {
 	servertest.TB
 	// Context ends when the test has run out of patience.
 	Context() context.Context
-	// Rest waits until the system is at rest, such as between two things that a user does. Unlike a
+	// Idle waits until the system is idle, such as between two things that a user does. Unlike a
 	// wait for a condition, it ends if the controller fails.
-	Rest()
+	Idle()
 }
 
-// testingT is the part of a *testing.T that this package needs, so that it does not import testing.
-type testingT[T any] interface {
-	servertest.TB
-	Run(name string, f func(T)) bool
-	Failed() bool
-	Logf(format string, args ...any)
-}
-
-// An Option of [Run] is what [InBubbles] returns.
-type Option[T any] struct{ bubble func(T, func(T)) }
-
-// InBubbles runs each disturbance in a bubble of its own, in which no time is lost by waiting:
-//
-//	explore.Run(t, test, explore.InBubbles(synctest.Test))
-//
-// See [servertest.InBubble] for what a controller can do in a bubble.
-func InBubbles[T any](bubble func(T, func(T))) Option[T] { return Option[T]{bubble} }
-
-// Run disturbs a case. Each disturbance is a subtest, which fails with a report if the controller
-// does not get over it. Select one with the flag -run of go test, and it happens again. As many run
-// at the same time as there are processors.
-func Run[T testingT[T]](t T, test Test, options ...Option[T]) {
+// Run disturbs a controller. Each disturbance is a subtest, which fails with a report if the
+// controller does not recover from it. Select one with the flag -run of go test, and it happens
+// again. As many run at the same time as there are processors.
+func Run(t *testing.T, test Test) {
 	t.Helper()
-	newExploration(t, test, options).run(func(t T, f Finding) {
+	run(t, test, func(t *testing.T, report string) {
 		t.Helper()
-		t.Errorf("%s", f.Report)
+		t.Error(report)
 	})
 }
 
 // Find is like [Run], but returns what it finds, and the subtests do not fail.
-func Find[T testingT[T]](t T, test Test, options ...Option[T]) []Finding {
+func Find(t *testing.T, test Test) []Finding {
 	t.Helper()
-	return newExploration(t, test, options).run(func(T, Finding) {})
+	return run(t, test, func(*testing.T, string) {})
 }
 
-// Finding is a disturbance that the controller did not get over.
+// Finding is a disturbance from which the controller did not recover.
 type Finding struct {
 	// Name is that of the disturbance, which is the name of its subtest.
 	Name string
@@ -135,13 +139,14 @@ func (t *Test) validate() error {
 	if t.Act == nil {
 		errs = append(errs, errors.New("the field Act is nil"))
 	}
-	return errors.Join(errs...)
+	_, err := invariant.ParseAll(t.Always)
+	return errors.Join(append(errs, err)...)
 }
 
 // complete sets the defaults.
-func (t *Test) complete(bubble bool) {
+func (t *Test) complete() {
 	settle, patience := 100*time.Millisecond, 3*time.Second
-	if bubble {
+	if t.InBubbles {
 		settle, patience = time.Minute, 10*time.Minute
 	}
 	if t.Settle == 0 {
@@ -154,14 +159,16 @@ func (t *Test) complete(bubble bool) {
 
 // engine returns the case as the engine knows it.
 func (t *Test) engine(of *scope) *disturb.Case {
+	always, _ := invariant.ParseAll(t.Always) // validated
 	return &disturb.Case{
 		Controller: t.Controller,
-		Act: func(ctx context.Context, config *rest.Config, rest func()) error {
-			// What Act has begun must not end before the end state is read.
-			s := &scope{ctx: ctx, rest: rest, deadline: of.deadline, cleanup: of.Cleanup}
+		Act: func(ctx context.Context, config *rest.Config, waitIdle func()) error {
+			// What Act has begun must not end before the final state is read.
+			s := &scope{ctx: ctx, waitIdle: waitIdle, deadline: of.deadline, cleanup: of.Cleanup}
 			s.do(func() { t.Act(s, config) })
 			return errors.Join(s.errs...)
 		},
-		Mask: t.Mask, Settle: t.Settle, Patience: t.Patience,
+		Always: always, HoldWhileWaiting: t.HoldWhileWaiting, Mask: t.Mask,
+		Settle: t.Settle, Patience: t.Patience,
 	}
 }

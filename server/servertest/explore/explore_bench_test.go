@@ -2,9 +2,13 @@ package explore_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server/servertest/explore"
@@ -26,11 +30,37 @@ func BenchmarkDisturbance(b *testing.B) {
 			return work(ctx, config)
 		}
 	}
+	explorations(b, test)
+}
+
+// BenchmarkInBubbles measures 200 disturbances in bubbles of a controller that creates 40 objects.
+func BenchmarkInBubbles(b *testing.B) {
+	test := copying(false)
+	test.InBubbles, test.Max = true, 200
+	test.Controller = func(ctx context.Context, config *rest.Config) error {
+		maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
+		return inCache(ctx, config, func(*corev1.ConfigMap) error {
+			for i := range 40 {
+				for {
+					_, err := maps.Create(ctx, named(fmt.Sprint("copy-", i)), metav1.CreateOptions{})
+					if ignoreExists(err) == nil || ctx.Err() != nil {
+						break
+					}
+				}
+			}
+			return nil
+		})
+	}
+	explorations(b, test)
+}
+
+// explorations repeats an exploration, and reports how long a disturbance takes.
+func explorations(b *testing.B, test explore.Test) {
 	for b.Loop() {
 		if !testing.RunTests(func(string, string) (bool, error) { return true, nil },
 			[]testing.InternalTest{{Name: b.Name(), F: func(t *testing.T) { explore.Run(t, test) }}}) {
 			b.FailNow()
 		}
 	}
-	b.ReportMetric(b.Elapsed().Seconds()/float64(disturbances*b.N), "s/disturbance")
+	b.ReportMetric(b.Elapsed().Seconds()/float64(test.Max*b.N), "s/disturbance")
 }

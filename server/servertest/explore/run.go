@@ -4,14 +4,18 @@ import (
 	"context"
 	"flag"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
-	"sync"
+	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/disturb"
+	"github.com/kinproc/kinproc/server/internal/explorer"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -21,194 +25,158 @@ const (
 	shortMax    = 20
 )
 
-// progressInterval is the time between two lines about how far it is.
+// progressInterval is the time between two lines of progress.
 const progressInterval = 5 * time.Second
 
-// exploration is one call of Run or Find.
-type exploration[T testingT[T]] struct {
-	t        T
-	test     Test
-	bubble   func(T, func(T)) // nil outside of bubbles
-	prepared *server.Snapshot
-
-	mu       sync.Mutex
-	findings map[int]Finding // by the number of the disturbance
-	tried    int
-	idle     int // disturbances of what the controller did not do this time
-	reported time.Time
-}
-
-func newExploration[T testingT[T]](t T, test Test, options []Option[T]) *exploration[T] {
+// run tries all disturbances. Of each finding, it calls fail in its subtest.
+func run(t *testing.T, test Test, fail func(t *testing.T, report string)) []Finding {
 	t.Helper()
-	e := &exploration[T]{t: t, test: test, findings: map[int]Finding{}}
-	for _, o := range options {
-		e.bubble = o.bubble
-	}
-	if err := e.test.validate(); err != nil {
+	if err := test.validate(); err != nil {
 		t.Fatalf("explore: %v", err)
 	}
-	e.test.complete(e.bubble != nil)
-	return e
-}
-
-// run tries all disturbances. Of each finding, it calls report in its subtest.
-func (e *exploration[T]) run(report func(T, Finding)) []Finding {
-	t := e.t
-	t.Helper()
-	begin := time.Now()
-	err := e.inControlPlane(t, nil, func(s *scope, control *server.Server) (err error) {
-		if e.test.Prepare != nil {
-			e.test.Prepare(s, control)
-		}
-		e.prepared, err = control.Snapshot(s.Context())
-		return err
-	})
-	if err != nil {
-		t.Fatalf("explore: prepare: %v", err)
-	}
-	var undisturbed [2]*disturb.Outcome
-	for i := range undisturbed {
-		if undisturbed[i], err = e.try(t, disturb.Disturbance{}, nil); err != nil {
-			t.Fatalf("explore: undisturbed: %v", err)
+	test.complete()
+	var prepared *server.Snapshot
+	in := func(of *testing.T) explorer.Try {
+		return func(_ context.Context, session *disturb.Session, baseline *disturb.Baseline) (
+			*disturb.Outcome, error,
+		) {
+			return test.try(of, prepared, session, baseline)
 		}
 	}
-	lesson, err := disturb.Learn(undisturbed[0], undisturbed[1])
-	if err != nil {
-		t.Fatalf("explore: %v", err)
-	}
-	all := lesson.Disturbances(e.test.Seed)
-	if n := e.max(); n > 0 && n < len(all) {
-		all = all[:n]
-	}
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := range next {
-				t.Run(all[i].Name(), func(t T) { e.disturb(t, i, len(all), all[i], lesson, report) })
+	var reported time.Time
+	e := explorer.Exploration{
+		Prepare: func(context.Context) error {
+			return test.inControlPlane(t, nil, func(s *scope, control *server.Server) (err error) {
+				if test.Prepare != nil {
+					test.Prepare(s, control)
+				}
+				prepared, err = control.Snapshot(s.Context())
+				return err
+			})
+		},
+		Try: in(t),
+		Scope: func(name string, attempt func(explorer.Try) (*explorer.Result, error)) error {
+			tried := false
+			t.Run(name, func(t *testing.T) {
+				tried = true
+				result, err := attempt(in(t))
+				if err != nil {
+					t.Fatalf("explore: %v", err)
+				}
+				if result.Report != "" {
+					fail(t, result.Report)
+				}
+			})
+			if !tried && test.Pairs && isFirst(name) {
+				_, err := attempt(in(t))
+				return err
 			}
-		})
+			return nil // the others are tried nevertheless
+		},
+		Progress: func(_ *explorer.Result, p explorer.Progress) {
+			if time.Since(reported) > progressInterval {
+				reported = time.Now()
+				t.Logf("explore: %d of %d disturbances, %d findings, about %v left", p.Tried, p.Of,
+					p.Findings, p.Left.Round(time.Second))
+			}
+		},
+		Pairs: test.Pairs, Max: test.max(), Budget: test.Budget, Seed: test.Seed,
+		Parallel: func() int { return runtime.GOMAXPROCS(0) },
 	}
-	for i := range all {
-		if e.test.Budget > 0 && time.Since(begin) > e.test.Budget {
-			t.Logf("explore: the budget of %v is used up: %d of %d disturbances were not tried",
-				e.test.Budget, len(all)-i, len(all))
-			break
+	if ref, by := test.since(); ref != "" {
+		changed, err := changesSince(context.Background(), ref)
+		if err != nil {
+			t.Fatalf("explore: %s: %v", by, err)
 		}
-		next <- i
+		e.Only = changed.concern
 	}
-	close(next)
-	workers.Wait()
-	t.Logf("explore: %d disturbances in %v: %d findings", e.tried,
-		time.Since(begin).Round(100*time.Millisecond), len(e.findings))
-	if e.idle > 0 {
-		t.Logf("explore: in %d of them, the controller did not do what was to be disturbed", e.idle)
-	}
-	var findings []Finding
-	for i := range all {
-		if f, ok := e.findings[i]; ok {
-			findings = append(findings, f)
-		}
-	}
-	return slices.Clip(findings)
-}
-
-// disturb tries one disturbance of n.
-func (e *exploration[T]) disturb(
-	t T, i, n int, d disturb.Disturbance, lesson *disturb.Lesson, report func(T, Finding),
-) {
-	t.Helper()
-	try := func() (*disturb.Outcome, error) { return e.try(t, d, lesson) }
-	outcome, err := try()
+	report, err := e.Run(context.Background())
 	if err != nil {
 		t.Fatalf("explore: %v", err)
 	}
-	found, err := lesson.Judge(d, outcome, try)
-	if err != nil {
-		t.Fatalf("explore: second try: %v", err)
+	if report.OverBudget {
+		t.Logf("explore: the budget of %v is used up: %d disturbances were not tried", test.Budget,
+			len(report.NotTried))
 	}
-	e.mu.Lock()
-	e.tried++
-	if !outcome.Fired {
-		e.idle++
+	t.Logf("explore: %d disturbances in %.1f s: %d findings", len(report.Results), report.Seconds,
+		report.Findings)
+	missing := 0
+	var findings []Finding
+	for _, r := range report.Results {
+		if !r.Happened {
+			missing++
+		}
+		if r.Report != "" {
+			findings = append(findings, Finding{Name: r.Name, Report: r.Report})
+		}
 	}
-	if found != nil {
-		e.findings[i] = Finding{Name: d.Name(), Report: found.String()}
+	if missing > 0 {
+		t.Logf("explore: in %d of them, the controller did not do what was to be disturbed",
+			missing)
 	}
-	tried, findings, due := e.tried, len(e.findings), time.Since(e.reported) > progressInterval
-	if due {
-		e.reported = time.Now()
-	}
-	e.mu.Unlock()
-	if due {
-		e.t.Logf("explore: %d of %d disturbances, %d findings", tried, n, findings)
-	}
-	if found != nil {
-		report(t, Finding{Name: d.Name(), Report: found.String()})
-	}
+	return findings
 }
 
-// try runs the case once, in a control plane of its own.
-func (e *exploration[T]) try(
-	t T, d disturb.Disturbance, lesson *disturb.Lesson,
+// isFirst reports whether the flag -run of go test selects pairs that begin with a disturbance.
+func isFirst(name string) bool {
+	run := flag.Lookup("test.run").Value.String()
+	first, _, pairs := strings.Cut(run[strings.LastIndex(run, "/")+1:], disturb.Then)
+	matches, err := regexp.MatchString("^(?:"+strings.TrimPrefix(first, "^")+")$", name)
+	return pairs && matches && err == nil
+}
+
+// try runs the controller once, in a control plane of a test that begins with a snapshot.
+func (t *Test) try(
+	of *testing.T, from *server.Snapshot, session *disturb.Session, baseline *disturb.Baseline,
 ) (outcome *disturb.Outcome, err error) {
-	session := disturb.NewSession(d)
-	err = e.inControlPlane(t, session, func(s *scope, control *server.Server) error {
-		admin, err := control.InProcessConfig("explore", "system:masters")
+	options := []func(*server.Options){
+		servertest.From(from), func(o *server.Options) { o.AuditBackend = session },
+	}
+	err = t.inControlPlane(of, options, func(s *scope, control *server.Server) error {
+		admin, err := control.InProcessConfig(disturb.UserName, "system:masters")
 		if err != nil {
 			return err
 		}
-		outcome, err = e.test.engine(s).Run(s.Context(), session, admin, lesson)
+		outcome, err = t.engine(s).Run(s.Context(), session, admin, baseline)
 		return err
 	})
 	return outcome, err
 }
 
-// inControlPlane calls f with a control plane, in a bubble if that is asked for. Without a session,
-// the control plane is the one to prepare.
-func (e *exploration[T]) inControlPlane(
-	t T, session *disturb.Session, f func(*scope, *server.Server) error,
+// inControlPlane calls f with a control plane, in a bubble if that is asked for.
+func (t *Test) inControlPlane(
+	of *testing.T, more []func(*server.Options), f func(*scope, *server.Server) error,
 ) error {
 	var result error
-	body := func(t T) {
-		deadline := func() (time.Time, bool) { return time.Time{}, false }
-		if d, ok := any(t).(interface{ Deadline() (time.Time, bool) }); ok {
-			deadline = d.Deadline
-		}
-		s := &scope{ctx: context.Background(), rest: func() {}, deadline: deadline}
+	body := func(of *testing.T) {
+		s := &scope{ctx: context.Background(), waitIdle: func() {}, deadline: of.Deadline}
 		s.do(func() {
-			options := slices.Clone(e.test.Options)
-			if e.bubble != nil {
+			options := slices.Clone(t.Options)
+			if t.InBubbles {
 				options = append(options, servertest.InBubble)
 			}
-			if session != nil {
-				options = append(options, servertest.From(e.prepared), func(o *server.Options) {
-					o.AuditBackend = session
-				})
-			}
-			if err := f(s, servertest.Run(s, options...)); err != nil {
+			if err := f(s, servertest.Run(s, append(options, more...)...)); err != nil {
 				s.Errorf("%w", err)
 			}
 		})
 		result = s.end()
 	}
-	if e.bubble == nil {
-		body(t)
+	if t.InBubbles {
+		synctest.Test(of, body)
 	} else {
-		e.bubble(t, body)
+		body(of)
 	}
 	return result
 }
 
 // max returns how many disturbances are tried at most, or 0 for all.
-func (e *exploration[T]) max() int {
-	if value, err := strconv.Atoi(os.Getenv(maxVariable)); err == nil {
+func (t *Test) max() int {
+	switch value, err := strconv.Atoi(os.Getenv(maxVariable)); {
+	case err == nil:
 		return value
-	}
-	if e.test.Max > 0 {
-		return e.test.Max
-	}
-	if short := flag.Lookup("test.short"); short != nil && short.Value.String() == "true" {
+	case t.Max > 0:
+		return t.Max
+	case testing.Short():
 		return shortMax
 	}
 	return 0

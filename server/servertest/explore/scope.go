@@ -11,8 +11,8 @@ import (
 
 // scope is a test whose failures are findings, and whose end is not that of another test.
 type scope struct {
-	ctx  context.Context
-	rest func()
+	ctx      context.Context
+	waitIdle func()
 	// deadline panics in a bubble, by which servertest knows that it is in one.
 	deadline func() (time.Time, bool)
 
@@ -57,8 +57,8 @@ func (s *scope) Deadline() (time.Time, bool) { return s.deadline() }
 // Context implements TB.
 func (s *scope) Context() context.Context { return s.ctx }
 
-// Rest implements TB.
-func (s *scope) Rest() { s.rest() }
+// Idle implements TB.
+func (s *scope) Idle() { s.waitIdle() }
 
 // Helper implements servertest.TB.
 func (s *scope) Helper() {}

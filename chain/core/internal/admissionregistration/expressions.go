@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 // maxMatchConditions is the maximum number of match conditions of a webhook or a policy.
@@ -131,9 +133,8 @@ func (e *expressions) matchConditions(
 			errs = append(errs, field.Required(at.Child("name"), ""))
 			continue
 		}
-		for _, msg := range validation.IsQualifiedName(c.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), c.Name, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child("name"), c.Name,
+			validation.IsQualifiedName(c.Name))...)
 		if names.Has(c.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
 		}

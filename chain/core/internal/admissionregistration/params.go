@@ -18,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 var errNoVariables = errors.New("no CEL compiler for variables is available")
@@ -120,13 +122,11 @@ func validateParamKind(k *admissionv1.ParamKind, at *field.Path) field.ErrorList
 		errs = append(errs, field.Invalid(version, k.APIVersion, err.Error()))
 	default:
 		if gv.Group != "" {
-			for _, msg := range validation.IsDNS1123Subdomain(gv.Group) {
-				errs = append(errs, field.Invalid(version, gv.Group, msg))
-			}
+			errs = append(errs, rules.Invalid(version, gv.Group,
+				validation.IsDNS1123Subdomain(gv.Group))...)
 		}
-		for _, msg := range validation.IsDNS1035Label(gv.Version) {
-			errs = append(errs, field.Invalid(version, gv.Version, msg))
-		}
+		errs = append(errs, rules.Invalid(version, gv.Version,
+			validation.IsDNS1035Label(gv.Version))...)
 	}
 	if k.Kind == "" {
 		return append(errs, field.Required(at, ""))
@@ -143,9 +143,8 @@ func validateParamRef(r *admissionv1.ParamRef, at *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	if r.Name != "" {
-		for _, msg := range path.ValidatePathSegmentName(r.Name, false) {
-			errs = append(errs, field.Invalid(at.Child("name"), r.Name, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child("name"), r.Name,
+			path.ValidatePathSegmentName(r.Name, false))...)
 	}
 	if r.Selector != nil {
 		errs = append(errs, metavalidation.ValidateLabelSelector(r.Selector,

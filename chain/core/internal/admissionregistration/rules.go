@@ -10,6 +10,8 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 var (
@@ -112,9 +114,8 @@ func namedRule(r *admissionv1.NamedRuleWithOperations, at *field.Path) field.Err
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i, name := range r.ResourceNames {
-		for _, msg := range path.ValidatePathSegmentName(name, false) {
-			errs = append(errs, field.Invalid(at.Child("resourceNames").Index(i), name, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child("resourceNames").Index(i), name,
+			path.ValidatePathSegmentName(name, false))...)
 		if names.Has(name) {
 			errs = append(errs, field.Duplicate(at.Child("resourceNames").Index(i), name))
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/client-go/util/jsonpath"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -202,9 +203,7 @@ func validateAuditAnnotations(
 			errs = append(errs, field.Invalid(key, a.Key, "requires the policy to have a name"))
 		} else {
 			full := p.Name + "/" + a.Key
-			for _, msg := range validation.IsQualifiedName(full) {
-				errs = append(errs, field.Invalid(key, full, msg))
-			}
+			errs = append(errs, rules.Invalid(key, full, validation.IsQualifiedName(full))...)
 		}
 		trimmed := strings.TrimSpace(a.ValueExpression)
 		switch {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -123,9 +124,8 @@ func validateBinding(
 	if policy == "" {
 		errs = append(errs, field.Required(at.Child("policyName"), ""))
 	} else {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(policy, false) {
-			errs = append(errs, field.Invalid(at.Child("policyName"), policy, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child("policyName"), policy,
+			apivalidation.NameIsDNSSubdomain(policy, false))...)
 	}
 	errs = append(errs, validateParamRef(ref, at.Child("paramRef"))...)
 	return append(errs, matchResources(match, at.Child("matchResources"))...)

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 const (
@@ -164,9 +166,8 @@ func validateReviewVersions(versions []string, unknown bool, at *field.Path) fie
 			continue
 		}
 		seen.Insert(version)
-		for _, msg := range validation.IsDNS1035Label(version) {
-			errs = append(errs, field.Invalid(at.Index(i), version, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Index(i), version,
+			validation.IsDNS1035Label(version))...)
 	}
 	if !unknown && !seen.HasAny(reviewVersions.UnsortedList()...) {
 		errs = append(errs, field.Invalid(at, versions, "must specify one of v1, v1beta1"))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -94,9 +95,8 @@ func validateStatus(
 		}
 		types[c.Type] = true
 		for name, value := range map[string]string{"type": string(c.Type), "status": string(c.Status)} {
-			for _, msg := range validation.IsQualifiedName(value) {
-				errs = append(errs, field.Invalid(at.Child(name), value, msg))
-			}
+			errs = append(errs, rules.Invalid(at.Child(name), value,
+				validation.IsQualifiedName(value))...)
 		}
 		for name, value := range map[string]string{"reason": c.Reason, "message": c.Message} {
 			if value == "" {
@@ -111,9 +111,8 @@ func validateServer(
 	v *apiserverinternalv1alpha1.ServerStorageVersion, at *field.Path,
 ) field.ErrorList {
 	var errs field.ErrorList
-	for _, msg := range apivalidation.NameIsDNSSubdomain(v.APIServerID, false) {
-		errs = append(errs, field.Invalid(at.Child("apiServerID"), v.APIServerID, msg))
-	}
+	errs = append(errs, rules.Invalid(at.Child("apiServerID"), v.APIServerID,
+		apivalidation.NameIsDNSSubdomain(v.APIServerID, false))...)
 	if !isAPIVersion(v.EncodingVersion) {
 		errs = append(errs, field.Invalid(at.Child("encodingVersion"), v.EncodingVersion,
 			"must be a valid API version"))

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
@@ -160,9 +161,8 @@ func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec, t tolerated) fie
 			workloads.Counter{Field: "ordinals.start", Value: int64(spec.Ordinals.Start)})...)
 	}
 	if name := spec.ServiceName; name != "" && !t.fixed {
-		for _, msg := range apivalidation.NameIsDNSLabel(name, false) {
-			errs = append(errs, field.Invalid(specPath.Child("serviceName"), name, msg))
-		}
+		errs = append(errs, rules.Invalid(specPath.Child("serviceName"), name,
+			apivalidation.NameIsDNSLabel(name, false))...)
 	}
 	if !t.fixed {
 		errs = append(errs, validateClaimTemplates(spec.VolumeClaimTemplates)...)

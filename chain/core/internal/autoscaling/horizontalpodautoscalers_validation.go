@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 	"github.com/kinproc/kinproc/chain/features"
 )
@@ -91,11 +92,7 @@ func validateSegment(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	var errs field.ErrorList
-	for _, msg := range apipath.IsValidPathSegmentName(name) {
-		errs = append(errs, field.Invalid(path, name, msg))
-	}
-	return errs
+	return rules.Invalid(path, name, apipath.IsValidPathSegmentName(name))
 }
 
 func validateAPIVersion(
@@ -278,10 +275,8 @@ func validateContainerResource(
 	if s.Container == "" {
 		return append(errs, field.Required(path.Child("container"), "must specify a container name"))
 	}
-	for _, msg := range validation.IsDNS1123Label(s.Container) {
-		errs = append(errs, field.Invalid(path.Child("container"), s.Container, msg))
-	}
-	return errs
+	return append(errs, rules.Invalid(path.Child("container"), s.Container,
+		validation.IsDNS1123Label(s.Container))...)
 }
 
 func validateTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 const (
@@ -113,9 +115,8 @@ func validateConditionPatterns(
 	}
 	for i, p := range patterns {
 		at := path.Index(i)
-		for _, msg := range validation.IsQualifiedName(string(p.Type)) {
-			errs = append(errs, field.Invalid(at.Child("type"), p.Type, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child("type"), p.Type,
+			validation.IsQualifiedName(string(p.Type)))...)
 		errs = append(errs, validateOneOf(p.Status, conditionStatuses, at.Child("status"))...)
 	}
 	return errs

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/signers"
 	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -91,10 +92,7 @@ func validateBundleName(name string, prefix bool, signer string, at *field.Path)
 		}
 		rest = strings.TrimPrefix(name, start)
 	}
-	for _, msg := range apivalidation.NameIsDNSSubdomain(rest, prefix) {
-		errs = append(errs, field.Invalid(at, name, msg))
-	}
-	return errs
+	return append(errs, rules.Invalid(at, name, apivalidation.NameIsDNSSubdomain(rest, prefix))...)
 }
 
 func validateTrustBundle(bundle string) field.ErrorList {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/signers"
 	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -178,9 +179,8 @@ func validatePodCertificateRequest(
 		{"serviceAccount", s.ServiceAccountName, s.ServiceAccountUID},
 		{"node", string(s.NodeName), s.NodeUID},
 	} {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(object.name, false) {
-			errs = append(errs, field.Invalid(at.Child(object.kind+"Name"), object.name, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child(object.kind+"Name"), object.name,
+			apivalidation.NameIsDNSSubdomain(object.name, false))...)
 		if object.uid == "" {
 			errs = append(errs, field.Invalid(at.Child(object.kind+"UID"), object.uid, "cannot be empty"))
 		} else if len(object.uid) > maxUID {

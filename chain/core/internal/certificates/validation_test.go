@@ -133,7 +133,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 		{"deliver again", delivered, "status", func(r *csr) {
 			r.Status.Certificate = slices.Concat(issued, issued)
 		}, []string{"status.certificate Forbidden"}},
-		{"replace what is no certificate", odd, "status", func(r *csr) {
+		{"replace what is not a certificate", odd, "status", func(r *csr) {
 			r.Status.Certificate = []byte("odder")
 		}, []string{"status.certificate Forbidden"}},
 		{"deliver a request", decided, "status", func(r *csr) {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -83,9 +84,5 @@ func validateStrategy(strategy string, path *field.Path) field.ErrorList {
 			field.NotSupported(path, strategy, []string{string(coordinationv1.OldestEmulationVersion)}),
 		}
 	}
-	var errs field.ErrorList
-	for _, msg := range validation.IsQualifiedName(strategy) {
-		errs = append(errs, field.Invalid(path, strategy, msg))
-	}
-	return errs
+	return rules.Invalid(path, strategy, validation.IsQualifiedName(strategy))
 }

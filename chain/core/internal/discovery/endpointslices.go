@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
 	"github.com/kinproc/kinproc/chain/kind"
 )
@@ -325,9 +326,5 @@ func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.Err
 }
 
 func invalid(path *field.Path, value string, check func(string) []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range check(value) {
-		errs = append(errs, field.Invalid(path, value, msg))
-	}
-	return errs
+	return rules.Invalid(path, value, check(value))
 }

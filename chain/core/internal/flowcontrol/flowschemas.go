@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -131,9 +132,8 @@ func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.Er
 	if name := spec.PriorityLevelConfiguration.Name; name == "" {
 		errs = append(errs, field.Required(level, "must reference a priority level"))
 	} else {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
-			errs = append(errs, field.Invalid(level, name, msg))
-		}
+		errs = append(errs, rules.Invalid(level, name,
+			apivalidation.NameIsDNSSubdomain(name, false))...)
 	}
 	for i := range spec.Rules {
 		errs = append(errs, validateRules(&spec.Rules[i], at.Child("rules").Index(i))...)
@@ -214,17 +214,14 @@ func validateServiceAccount(
 		errs = append(errs, field.Required(at.Child("name"), ""))
 	case flowcontrolv1.NameAll:
 	default:
-		for _, msg := range apivalidation.ValidateServiceAccountName(s.Name, false) {
-			errs = append(errs, field.Invalid(at.Child("name"), s.Name, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child("name"), s.Name,
+			apivalidation.ValidateServiceAccountName(s.Name, false))...)
 	}
 	if s.Namespace == "" {
 		return append(errs, field.Required(at.Child("namespace"), ""))
 	}
-	for _, msg := range apivalidation.ValidateNamespaceName(s.Namespace, false) {
-		errs = append(errs, field.Invalid(at.Child("namespace"), s.Namespace, msg))
-	}
-	return errs
+	return append(errs, rules.Invalid(at.Child("namespace"), s.Namespace,
+		apivalidation.ValidateNamespaceName(s.Namespace, false))...)
 }
 
 func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, at *field.Path) field.ErrorList {
@@ -241,9 +238,8 @@ func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, at *field.Path) f
 		errs = append(errs, wildcardAlone(r.Namespaces, at)...)
 	default:
 		for i, namespace := range r.Namespaces {
-			for _, msg := range apivalidation.ValidateNamespaceName(namespace, false) {
-				errs = append(errs, field.Invalid(at.Index(i), namespace, msg))
-			}
+			errs = append(errs, rules.Invalid(at.Index(i), namespace,
+				apivalidation.ValidateNamespaceName(namespace, false))...)
 		}
 	}
 	return errs

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -45,18 +46,15 @@ func validateConfigMap(_ context.Context, c *corev1.ConfigMap) field.ErrorList {
 	size := 0
 	for key, value := range c.Data {
 		path := field.NewPath("data").Key(key)
-		for _, msg := range validation.IsConfigMapKey(key) {
-			errs = append(errs, field.Invalid(path, key, msg))
-		}
+		errs = append(errs, rules.Invalid(path, key, validation.IsConfigMapKey(key))...)
 		if _, both := c.BinaryData[key]; both {
 			errs = append(errs, field.Invalid(path, key, "duplicate of key present in binaryData"))
 		}
 		size += len(value)
 	}
 	for key, value := range c.BinaryData {
-		for _, msg := range validation.IsConfigMapKey(key) {
-			errs = append(errs, field.Invalid(field.NewPath("binaryData").Key(key), key, msg))
-		}
+		errs = append(errs, rules.Invalid(field.NewPath("binaryData").Key(key), key,
+			validation.IsConfigMapKey(key))...)
 		size += len(value)
 	}
 	if size > maxDataSize {

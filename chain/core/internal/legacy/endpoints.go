@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
 	"github.com/kinproc/kinproc/chain/kind"
 )
@@ -125,11 +126,12 @@ func validateSubsets(e *corev1.Endpoints) field.ErrorList {
 	eachAddress(e, func(a *corev1.EndpointAddress, path *field.Path) {
 		errs = append(errs, addresses.IP(path.Child("ip"), a.IP, nil)...)
 		if a.Hostname != "" {
-			errs = append(errs, invalidAs(path.Child("hostname"), a.Hostname, validation.IsDNS1123Label)...)
+			errs = append(errs, rules.Invalid(path.Child("hostname"), a.Hostname,
+				validation.IsDNS1123Label(a.Hostname))...)
 		}
 		if a.NodeName != nil {
-			errs = append(errs, invalidAs(path.Child("nodeName"), *a.NodeName,
-				validation.IsDNS1123Subdomain)...)
+			errs = append(errs, rules.Invalid(path.Child("nodeName"), *a.NodeName,
+				validation.IsDNS1123Subdomain(*a.NodeName))...)
 		}
 		if addresses.Parse(a.IP).IsValid() {
 			errs = append(errs, addresses.RoutableIP(path.Child("ip"), a.IP)...)
@@ -145,31 +147,22 @@ func validateEndpointPort(
 ) field.ErrorList {
 	var errs field.ErrorList
 	if p.Name != "" {
-		errs = append(errs, invalidAs(path.Child("name"), p.Name, validation.IsDNS1123Label)...)
+		errs = append(errs, rules.Invalid(path.Child("name"), p.Name,
+			validation.IsDNS1123Label(p.Name))...)
 	} else if needsName {
 		errs = append(errs, field.Required(path.Child("name"),
 			"must be set if the subset has more than one port"))
 	}
-	for _, msg := range validation.IsValidPortNum(int(p.Port)) {
-		errs = append(errs, field.Invalid(path.Child("port"), p.Port, msg))
-	}
+	errs = append(errs, rules.Invalid(path.Child("port"), p.Port,
+		validation.IsValidPortNum(int(p.Port)))...)
 	if p.Protocol == "" {
 		errs = append(errs, field.Required(path.Child("protocol"), ""))
 	} else {
 		errs = append(errs, addresses.Protocol(path.Child("protocol"), p.Protocol)...)
 	}
 	if p.AppProtocol != nil {
-		errs = append(errs, invalidAs(path.Child("appProtocol"), *p.AppProtocol,
-			validation.IsQualifiedName)...)
-	}
-	return errs
-}
-
-// invalidAs returns an Invalid error for each message that check returns for value.
-func invalidAs(path *field.Path, value string, check func(string) []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range check(value) {
-		errs = append(errs, field.Invalid(path, value, msg))
+		errs = append(errs, rules.Invalid(path.Child("appProtocol"), *p.AppProtocol,
+			validation.IsQualifiedName(*p.AppProtocol))...)
 	}
 	return errs
 }

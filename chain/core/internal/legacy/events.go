@@ -19,6 +19,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -236,10 +237,8 @@ func validateEventOfAnyStyle(ctx context.Context, e *corev1.Event) field.ErrorLi
 	if !e.EventTime.IsZero() {
 		errs = append(errs, validateWords(ctx, e)...)
 	}
-	for _, msg := range validation.IsDNS1123Subdomain(e.Namespace) {
-		errs = append(errs, field.Invalid(field.NewPath("namespace"), e.Namespace, msg))
-	}
-	return errs
+	return append(errs, rules.Invalid(field.NewPath("namespace"), e.Namespace,
+		validation.IsDNS1123Subdomain(e.Namespace))...)
 }
 
 // validateWords checks that a new-style event sets the required text fields and that no field is
@@ -269,8 +268,6 @@ func validateWords(ctx context.Context, e *corev1.Event) field.ErrorList {
 				fmt.Sprintf("can have at most %d characters", f.max)))
 		}
 	}
-	for _, msg := range validation.IsQualifiedName(e.ReportingController) {
-		errs = append(errs, field.Invalid(field.NewPath(controller), e.ReportingController, msg))
-	}
-	return errs
+	return append(errs, rules.Invalid(field.NewPath(controller), e.ReportingController,
+		validation.IsQualifiedName(e.ReportingController))...)
 }

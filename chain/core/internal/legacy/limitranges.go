@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 	"github.com/kinproc/kinproc/chain/kind"
 )
@@ -80,9 +81,7 @@ func validateLimitRange(_ context.Context, l *corev1.LimitRange) field.ErrorList
 
 func validateLimitType(t corev1.LimitType, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, msg := range validation.IsQualifiedName(string(t)) {
-		errs = append(errs, field.Invalid(at, t, msg))
-	}
+	errs = append(errs, rules.Invalid(at, t, validation.IsQualifiedName(string(t)))...)
 	if len(errs) == 0 && !strings.Contains(string(t), "/") && !limitTypes.Has(t) {
 		errs = append(errs, field.Invalid(at, t, "must be a standard limit type or have a domain prefix"))
 	}

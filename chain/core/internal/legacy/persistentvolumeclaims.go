@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -207,9 +208,7 @@ func validateClaimStatus(_ context.Context, c, _ *corev1.PersistentVolumeClaim) 
 // resource that a driver defines.
 func validateClaimResource(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, msg := range validation.IsQualifiedName(string(name)) {
-		errs = append(errs, field.Invalid(at, name, msg))
-	}
+	errs = append(errs, rules.Invalid(at, name, validation.IsQualifiedName(string(name)))...)
 	if len(errs) == 0 && quantities.IsNativeResource(name) && name != corev1.ResourceStorage {
 		errs = append(errs, field.NotSupported(at, name, []corev1.ResourceName{corev1.ResourceStorage}))
 	}

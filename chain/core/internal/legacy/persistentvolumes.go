@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
@@ -208,7 +209,7 @@ func validatePersistentVolumeSpec(
 			"may not be Recycle for the root directory of a node"))
 	}
 	if spec.StorageClassName != "" {
-		errs = append(errs, validateName(spec.StorageClassName, at.Child("storageClassName"))...)
+		errs = append(errs, invalidName(at.Child("storageClassName"), spec.StorageClassName)...)
 	}
 	errs = append(errs, claims.ValidateVolumeMode(spec.VolumeMode, at.Child("volumeMode"))...)
 	return append(errs, validateVolumeAttributesClass(spec, at)...)
@@ -223,7 +224,7 @@ func validateVolumeAttributesClass(
 			errs = append(errs, field.Required(at.Child("volumeAttributesClassName"),
 				"must not be empty; omit it for no class"))
 		} else {
-			errs = append(errs, validateName(*class, at.Child("volumeAttributesClassName"))...)
+			errs = append(errs, invalidName(at.Child("volumeAttributesClassName"), *class)...)
 		}
 		if spec.CSI == nil {
 			errs = append(errs, field.Required(at.Child("csi"),
@@ -274,12 +275,9 @@ func sameVolumeAffinity(affinity, old *corev1.VolumeNodeAffinity) bool {
 	return err == nil && same.DeepEqual(affinity, old)
 }
 
-func validateName(name string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
-		errs = append(errs, field.Invalid(at, name, msg))
-	}
-	return errs
+// invalidName returns an error for each reason why a text is not the name of an object.
+func invalidName(path *field.Path, name string) field.ErrorList {
+	return rules.Invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false))
 }
 
 func warnPersistentVolume(_ context.Context, v, _ *corev1.PersistentVolume) []string {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 )
@@ -250,7 +251,7 @@ func validateCSIVolume(s *corev1.CSIPersistentVolumeSource, at *field.Path) fiel
 		if ref.Name == "" {
 			errs = append(errs, field.Required(at.Child(name, "name"), ""))
 		} else {
-			errs = append(errs, validateName(ref.Name, at.Child(name, "name"))...)
+			errs = append(errs, invalidName(at.Child(name, "name"), ref.Name)...)
 		}
 		if ref.Namespace == "" {
 			errs = append(errs, field.Required(at.Child(name, "namespace"), ""))
@@ -265,9 +266,8 @@ func validateGlusterfs(s *corev1.GlusterfsPersistentVolumeSource, at *field.Path
 	errs := append(requireSome(s.EndpointsName, at.Child("endpoints")),
 		requireSome(s.Path, at.Child("path"))...)
 	if s.EndpointsNamespace != nil {
-		for _, msg := range apivalidation.ValidateNamespaceName(*s.EndpointsNamespace, false) {
-			errs = append(errs, field.Invalid(at.Child("endpointsNamespace"), *s.EndpointsNamespace, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child("endpointsNamespace"), *s.EndpointsNamespace,
+			apivalidation.ValidateNamespaceName(*s.EndpointsNamespace, false))...)
 	}
 	return errs
 }
@@ -354,11 +354,7 @@ func validateSecretRef(ref *corev1.SecretReference, at *field.Path) field.ErrorL
 }
 
 func validateLabel(name string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validation.IsDNS1123Label(name) {
-		errs = append(errs, field.Invalid(at, name, msg))
-	}
-	return errs
+	return rules.Invalid(at, name, validation.IsDNS1123Label(name))
 }
 
 // requireSome returns a Required error if value, a string or a list, is empty.

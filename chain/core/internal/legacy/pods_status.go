@@ -5,12 +5,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/features"
@@ -132,14 +132,6 @@ func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	return append(errs, validateClaimStatuses(p, path.Child("resourceClaimStatuses"))...)
 }
 
-func invalidName(path *field.Path, name string) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
-		errs = append(errs, field.Invalid(path, name, msg))
-	}
-	return errs
-}
-
 func validatePodConditions(p *corev1.Pod, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, c := range p.Status.Conditions {
@@ -147,10 +139,9 @@ func validatePodConditions(p *corev1.Pod, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Index(i).Child("observedGeneration"),
 				c.ObservedGeneration, "must not be negative"))
 		}
-		for _, msg := range validation.IsQualifiedName(string(c.Type)) {
-			// kube-apiserver capitalizes Type in the path.
-			errs = append(errs, field.Invalid(path.Index(i).Child("Type"), c.Type, msg))
-		}
+		// kube-apiserver capitalizes Type in the path.
+		errs = append(errs, rules.Invalid(path.Index(i).Child("Type"), c.Type,
+			validation.IsQualifiedName(string(c.Type)))...)
 	}
 	return errs
 }
@@ -299,9 +290,7 @@ func validateContainerUsers(
 			continue
 		}
 		check := func(id int64, at *field.Path) {
-			for _, msg := range validation.IsValidUserID(id) {
-				errs = append(errs, field.Invalid(at, id, msg))
-			}
+			errs = append(errs, rules.Invalid(at, id, validation.IsValidUserID(id))...)
 		}
 		check(s.User.Linux.UID, at.Child("uid"))
 		check(s.User.Linux.GID, at.Child("gid"))

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 var resourceHealths = []corev1.ResourceHealthStatus{
@@ -109,10 +111,9 @@ func validateExtendedClaim(p *corev1.Pod, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("resourceName"), mapping.ResourceName,
 				"the container does not request this resource"))
 		}
-		for _, msg := range validation.IsDNS1123Label(mapping.RequestName) {
-			// As in kube-apiserver, the path has no index.
-			errs = append(errs, field.Invalid(path.Child("requestName"), mapping.RequestName, msg))
-		}
+		// As in kube-apiserver, the path has no index.
+		errs = append(errs, rules.Invalid(path.Child("requestName"), mapping.RequestName,
+			validation.IsDNS1123Label(mapping.RequestName))...)
 		if seen.Has(mapping) {
 			errs = append(errs, field.Duplicate(at.Child("containerName"), mapping.ContainerName),
 				field.Duplicate(at.Child("resourceName"), mapping.ResourceName),

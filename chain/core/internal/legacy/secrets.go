@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -58,9 +59,7 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 	data := field.NewPath("data")
 	size := 0
 	for key, value := range s.Data {
-		for _, msg := range validation.IsConfigMapKey(key) {
-			errs = append(errs, field.Invalid(data.Key(key), key, msg))
-		}
+		errs = append(errs, rules.Invalid(data.Key(key), key, validation.IsConfigMapKey(key))...)
 		size += len(value)
 	}
 	if size > maxDataSize {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
 )
 
@@ -88,8 +89,8 @@ func validateType(s *corev1.Service, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Required(path.Child("externalName"),
 				"must be set for services of type ExternalName"))
 		} else {
-			errs = append(errs, invalidAs(path.Child("externalName"), name,
-				validation.IsDNS1123Subdomain)...)
+			errs = append(errs, rules.Invalid(path.Child("externalName"), name,
+				validation.IsDNS1123Subdomain(name))...)
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("type"), s.Spec.Type, []corev1.ServiceType{
@@ -114,7 +115,8 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 	for i, p := range s.Spec.Ports {
 		path := path.Index(i)
 		if p.Name != "" {
-			errs = append(errs, invalidAs(path.Child("name"), p.Name, validation.IsDNS1123Label)...)
+			errs = append(errs, rules.Invalid(path.Child("name"), p.Name,
+				validation.IsDNS1123Label(p.Name))...)
 			if names.Has(p.Name) {
 				errs = append(errs, field.Duplicate(path.Child("name"), p.Name))
 			}
@@ -146,25 +148,23 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 
 func validateServicePort(p *corev1.ServicePort, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, msg := range validation.IsValidPortNum(int(p.Port)) {
-		errs = append(errs, field.Invalid(path.Child("port"), p.Port, msg))
-	}
+	errs = append(errs, rules.Invalid(path.Child("port"), p.Port,
+		validation.IsValidPortNum(int(p.Port)))...)
 	if p.Protocol == "" {
 		errs = append(errs, field.Required(path.Child("protocol"), ""))
 	} else {
 		errs = append(errs, addresses.Protocol(path.Child("protocol"), p.Protocol)...)
 	}
 	if p.TargetPort.Type == intstr.String {
-		errs = append(errs, invalidAs(path.Child("targetPort"), p.TargetPort.StrVal,
-			validation.IsValidPortName)...)
+		errs = append(errs, rules.Invalid(path.Child("targetPort"), p.TargetPort.StrVal,
+			validation.IsValidPortName(p.TargetPort.StrVal))...)
 	} else {
-		for _, msg := range validation.IsValidPortNum(p.TargetPort.IntValue()) {
-			errs = append(errs, field.Invalid(path.Child("targetPort"), p.TargetPort.IntValue(), msg))
-		}
+		errs = append(errs, rules.Invalid(path.Child("targetPort"), p.TargetPort.IntValue(),
+			validation.IsValidPortNum(p.TargetPort.IntValue()))...)
 	}
 	if p.AppProtocol != nil {
-		errs = append(errs, invalidAs(path.Child("appProtocol"), *p.AppProtocol,
-			validation.IsQualifiedName)...)
+		errs = append(errs, rules.Invalid(path.Child("appProtocol"), *p.AppProtocol,
+			validation.IsQualifiedName(*p.AppProtocol))...)
 	}
 	return errs
 }
@@ -195,12 +195,8 @@ func validateAffinity(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLis
 	case config.ClientIP.TimeoutSeconds == nil:
 		return field.ErrorList{field.Required(seconds, "must be set if sessionAffinity is ClientIP")}
 	}
-	var errs field.ErrorList
-	for _, msg := range validation.IsInRange(int(*config.ClientIP.TimeoutSeconds),
-		1, maxAffinitySeconds) {
-		errs = append(errs, field.Invalid(seconds, *config.ClientIP.TimeoutSeconds, msg))
-	}
-	return errs
+	return rules.Invalid(seconds, *config.ClientIP.TimeoutSeconds,
+		validation.IsInRange(int(*config.ClientIP.TimeoutSeconds), 1, maxAffinitySeconds))
 }
 
 const (
@@ -230,7 +226,8 @@ func validateLoadBalancer(s, old *corev1.Service, path *field.Path) field.ErrorL
 		}
 	}
 	if s.Spec.LoadBalancerClass != nil {
-		errs = append(errs, invalidAs(class, *s.Spec.LoadBalancerClass, validation.IsQualifiedName)...)
+		errs = append(errs, rules.Invalid(class, *s.Spec.LoadBalancerClass,
+			validation.IsQualifiedName(*s.Spec.LoadBalancerClass))...)
 	}
 	return errs
 }
@@ -298,9 +295,7 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	case port == 0:
 		errs = append(errs, field.Required(check, ""))
 	default:
-		for _, msg := range validation.IsValidPortNum(int(port)) {
-			errs = append(errs, field.Invalid(check, port, msg))
-		}
+		errs = append(errs, rules.Invalid(check, port, validation.IsValidPortNum(int(port)))...)
 	}
 	internal := path.Child("internalTrafficPolicy")
 	switch policy := s.Spec.InternalTrafficPolicy; {

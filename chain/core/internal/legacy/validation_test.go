@@ -284,7 +284,7 @@ func TestValidation(t *testing.T) {
 			})),
 			want: []string{"spec.podCIDRs Invalid"},
 		},
-		"node of something that is no range": {
+		"node of something that is not a range": {
 			errs: validateNode(ctx, node(func(n *corev1.Node) {
 				n.Spec.PodCIDRs = []string{"10.0.0.0/24", "x"}
 			})),
@@ -354,7 +354,7 @@ func TestValidation(t *testing.T) {
 			}, field.NewPath("x")),
 			want: []string{"x.default Forbidden"},
 		},
-		"docker configuration that is no object": {
+		"docker configuration that is not an object": {
 			errs: validateSecret(ctx, &corev1.Secret{
 				Type: corev1.SecretTypeDockercfg,
 				Data: map[string][]byte{corev1.DockerConfigKey: []byte("[]")},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -94,9 +95,8 @@ func validateParameters(
 			errs = append(errs, field.Required(namespace, "required when scope is Namespace"))
 			break
 		}
-		for _, msg := range apivalidation.ValidateNamespaceName(*p.Namespace, false) {
-			errs = append(errs, field.Invalid(namespace, *p.Namespace, msg))
-		}
+		errs = append(errs, rules.Invalid(namespace, *p.Namespace,
+			apivalidation.ValidateNamespaceName(*p.Namespace, false))...)
 	case *p.Scope == networkingv1.IngressClassParametersReferenceScopeCluster:
 		if p.Namespace != nil {
 			errs = append(errs, field.Forbidden(namespace, "may not be set when scope is Cluster"))
@@ -115,9 +115,8 @@ func validateParameters(
 func validateReference(group *string, kind, name string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if group != nil {
-		for _, msg := range validation.IsDNS1123Subdomain(*group) {
-			errs = append(errs, field.Invalid(path.Child("apiGroup"), *group, msg))
-		}
+		errs = append(errs, rules.Invalid(path.Child("apiGroup"), *group,
+			validation.IsDNS1123Subdomain(*group))...)
 	}
 	errs = append(errs, validateSegment(kind, path.Child("kind"))...)
 	return append(errs, validateSegment(name, path.Child("name"))...)
@@ -128,9 +127,5 @@ func validateSegment(value string, path *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	var errs field.ErrorList
-	for _, msg := range content.IsPathSegmentName(value) {
-		errs = append(errs, field.Invalid(path, value, msg))
-	}
-	return errs
+	return rules.Invalid(path, value, content.IsPathSegmentName(value))
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
 	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -194,15 +195,13 @@ func (r ingressRules) validate(in *networkingv1.Ingress) field.ErrorList {
 			errs = append(errs, validateHost(host, hostPath)...)
 		}
 		if tls.SecretName != "" && !r.anySecretName {
-			for _, msg := range validation.IsDNS1123Subdomain(tls.SecretName) {
-				errs = append(errs, field.Invalid(tlsPath.Child("secretName"), tls.SecretName, msg))
-			}
+			errs = append(errs, rules.Invalid(tlsPath.Child("secretName"), tls.SecretName,
+				validation.IsDNS1123Subdomain(tls.SecretName))...)
 		}
 	}
 	if spec.IngressClassName != nil {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(*spec.IngressClassName, false) {
-			errs = append(errs, field.Invalid(path.Child("ingressClassName"), *spec.IngressClassName, msg))
-		}
+		errs = append(errs, rules.Invalid(path.Child("ingressClassName"), *spec.IngressClassName,
+			apivalidation.NameIsDNSSubdomain(*spec.IngressClassName, false))...)
 	}
 	return errs
 }
@@ -216,11 +215,7 @@ func validateHost(host string, path *field.Path) field.ErrorList {
 	if strings.Contains(host, "*") {
 		check = validation.IsWildcardDNS1123Subdomain
 	}
-	var errs field.ErrorList
-	for _, msg := range check(host) {
-		errs = append(errs, field.Invalid(path, host, msg))
-	}
-	return errs
+	return rules.Invalid(path, host, check(host))
 }
 
 func (r ingressRules) validateHTTPRule(
@@ -306,22 +301,18 @@ func (r ingressRules) validateServiceBackend(
 		if r.anyServiceName {
 			valid = apivalidation.NameIsDNSLabel
 		}
-		for _, msg := range valid(s.Name, false) {
-			errs = append(errs, field.Invalid(name, s.Name, msg))
-		}
+		errs = append(errs, rules.Invalid(name, s.Name, valid(s.Name, false))...)
 	}
 	port := path.Child("service", "port")
 	switch {
 	case s.Port.Name != "" && s.Port.Number != 0:
 		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))
 	case s.Port.Name != "":
-		for _, msg := range validation.IsValidPortName(s.Port.Name) {
-			errs = append(errs, field.Invalid(port.Child("name"), s.Port.Name, msg))
-		}
+		errs = append(errs, rules.Invalid(port.Child("name"), s.Port.Name,
+			validation.IsValidPortName(s.Port.Name))...)
 	case s.Port.Number != 0:
-		for _, msg := range validation.IsValidPortNum(int(s.Port.Number)) {
-			errs = append(errs, field.Invalid(port.Child("number"), s.Port.Number, msg))
-		}
+		errs = append(errs, rules.Invalid(port.Child("number"), s.Port.Number,
+			validation.IsValidPortNum(int(s.Port.Number)))...)
 	default:
 		errs = append(errs, field.Required(path, "port name or number is required"))
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -72,16 +73,13 @@ func validateIPAddress(_ context.Context, a *networkingv1.IPAddress) field.Error
 	}
 	var errs field.ErrorList
 	if ref.Group != "" {
-		for _, msg := range validation.IsDNS1123Subdomain(ref.Group) {
-			errs = append(errs, field.Invalid(path.Child("group"), ref.Group, msg))
-		}
+		errs = append(errs, rules.Invalid(path.Child("group"), ref.Group,
+			validation.IsDNS1123Subdomain(ref.Group))...)
 	}
 	errs = append(errs, validateSegment(ref.Resource, path.Child("resource"))...)
 	errs = append(errs, validateSegment(ref.Name, path.Child("name"))...)
-	for _, msg := range content.IsPathSegmentName(ref.Namespace) {
-		errs = append(errs, field.Invalid(path.Child("namespace"), ref.Namespace, msg))
-	}
-	return errs
+	return append(errs, rules.Invalid(path.Child("namespace"), ref.Namespace,
+		content.IsPathSegmentName(ref.Namespace))...)
 }
 
 func validateIPAddressUpdate(ctx context.Context, a, old *networkingv1.IPAddress) field.ErrorList {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
 	"github.com/kinproc/kinproc/chain/kind"
 )
@@ -136,22 +137,19 @@ func validatePolicyPort(p *networkingv1.NetworkPolicyPort, path *field.Path) fie
 			errs = append(errs, field.Invalid(end, *p.EndPort,
 				"may not be specified when `port` is non-numeric"))
 		}
-		for _, msg := range validation.IsValidPortName(p.Port.StrVal) {
-			errs = append(errs, field.Invalid(path.Child("port"), p.Port.StrVal, msg))
-		}
+		errs = append(errs, rules.Invalid(path.Child("port"), p.Port.StrVal,
+			validation.IsValidPortName(p.Port.StrVal))...)
 	default:
-		for _, msg := range validation.IsValidPortNum(int(p.Port.IntVal)) {
-			errs = append(errs, field.Invalid(path.Child("port"), p.Port.IntVal, msg))
-		}
+		errs = append(errs, rules.Invalid(path.Child("port"), p.Port.IntVal,
+			validation.IsValidPortNum(int(p.Port.IntVal)))...)
 		if p.EndPort == nil {
 			break
 		}
 		if *p.EndPort < p.Port.IntVal {
 			errs = append(errs, field.Invalid(end, *p.EndPort, "must not be less than port"))
 		}
-		for _, msg := range validation.IsValidPortNum(int(*p.EndPort)) {
-			errs = append(errs, field.Invalid(end, *p.EndPort, msg))
-		}
+		errs = append(errs, rules.Invalid(end, *p.EndPort,
+			validation.IsValidPortNum(int(*p.EndPort)))...)
 	}
 	return errs
 }

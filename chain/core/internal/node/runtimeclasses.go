@@ -11,6 +11,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -46,9 +47,8 @@ func validateRuntimeClass(_ context.Context, c *nodev1.RuntimeClass) field.Error
 	if handler := field.NewPath("handler"); c.Handler == "" {
 		errs = append(errs, field.Required(handler, "must name a configuration of the container runtime"))
 	} else {
-		for _, msg := range apivalidation.NameIsDNSLabel(c.Handler, false) {
-			errs = append(errs, field.Invalid(handler, c.Handler, msg))
-		}
+		errs = append(errs, rules.Invalid(handler, c.Handler,
+			apivalidation.NameIsDNSLabel(c.Handler, false))...)
 	}
 	if c.Overhead != nil {
 		limits := &corev1.ResourceRequirements{Limits: c.Overhead.PodFixed}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 func noTarget(at *field.Path) *field.Error {
@@ -22,9 +24,8 @@ func validatePod(name, uid string, at *field.Path) field.ErrorList {
 	if name == "" {
 		errs = append(errs, field.Required(at.Child("name"), ""))
 	} else {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
-			errs = append(errs, field.Invalid(at.Child("name"), name, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child("name"), name,
+			apivalidation.NameIsDNSSubdomain(name, false))...)
 	}
 	if uid == "" {
 		return append(errs, field.Required(at.Child("uid"), ""))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -50,9 +51,8 @@ func validateBinding(
 	if ref.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), "must name the role to bind"))
 	}
-	for _, msg := range path.ValidatePathSegmentName(ref.Name, false) {
-		errs = append(errs, field.Invalid(at.Child("name"), ref.Name, msg))
-	}
+	errs = append(errs, rules.Invalid(at.Child("name"), ref.Name,
+		path.ValidatePathSegmentName(ref.Name, false))...)
 	for i, s := range subjects {
 		errs = append(errs, validateSubject(s, namespaced, field.NewPath("subjects").Index(i))...)
 	}
@@ -67,9 +67,8 @@ func validateSubject(s rbacv1.Subject, namespaced bool, at *field.Path) field.Er
 	switch s.Kind {
 	case rbacv1.ServiceAccountKind:
 		if s.Name != "" {
-			for _, msg := range apivalidation.ValidateServiceAccountName(s.Name, false) {
-				errs = append(errs, field.Invalid(at.Child("name"), s.Name, msg))
-			}
+			errs = append(errs, rules.Invalid(at.Child("name"), s.Name,
+				apivalidation.ValidateServiceAccountName(s.Name, false))...)
 		}
 		if s.APIGroup != "" {
 			errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{""}))

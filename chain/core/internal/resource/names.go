@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 )
 
@@ -58,9 +59,7 @@ func poolName(value string, at *field.Path) field.ErrorList {
 		errs = append(errs, field.TooLong(at, "" /* not the name */, resourcev1.PoolNameMaxLength))
 	}
 	for part := range strings.SplitSeq(value, "/") {
-		for _, msg := range validation.IsDNS1123Subdomain(part) {
-			errs = append(errs, field.Invalid(at, value, msg))
-		}
+		errs = append(errs, rules.Invalid(at, value, validation.IsDNS1123Subdomain(part))...)
 	}
 	return errs
 }
@@ -101,34 +100,19 @@ func identifier(id string, at *field.Path) field.ErrorList {
 	if len(id) > resourcev1.DeviceMaxIDLength {
 		errs = append(errs, field.TooLong(at, "" /* not the name */, resourcev1.DeviceMaxIDLength))
 	}
-	for _, msg := range validation.IsCIdentifier(id) {
-		errs = append(errs, field.Invalid(at, id, msg))
-	}
-	return errs
+	return append(errs, rules.Invalid(at, id, validation.IsCIdentifier(id))...)
 }
 
 func subdomain(value string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validation.IsDNS1123Subdomain(value) {
-		errs = append(errs, field.Invalid(at, value, msg))
-	}
-	return errs
+	return rules.Invalid(at, value, validation.IsDNS1123Subdomain(value))
 }
 
 func label(value string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validation.IsDNS1123Label(value) {
-		errs = append(errs, field.Invalid(at, value, msg))
-	}
-	return errs
+	return rules.Invalid(at, value, validation.IsDNS1123Label(value))
 }
 
 func labelValue(value string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validation.IsValidLabelValue(value) {
-		errs = append(errs, field.Invalid(at, value, msg))
-	}
-	return errs
+	return rules.Invalid(at, value, validation.IsValidLabelValue(value))
 }
 
 // each checks the elements of a list. If the list is too long, it reports only that.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -82,9 +83,7 @@ func validateCSINode(_ context.Context, n *storagev1.CSINode) field.ErrorList {
 				errs = append(errs, field.Duplicate(at, key))
 			}
 			keys.Insert(key)
-			for _, msg := range validation.IsQualifiedName(key) {
-				errs = append(errs, field.Invalid(at, key, msg))
-			}
+			errs = append(errs, rules.Invalid(at, key, validation.IsQualifiedName(key))...)
 		}
 	}
 	return errs

@@ -8,6 +8,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -42,9 +43,8 @@ func validateCapacity(
 	c *storagev1.CSIStorageCapacity, opts metav1validation.LabelSelectorValidationOptions,
 ) field.ErrorList {
 	errs := metav1validation.ValidateLabelSelector(c.NodeTopology, opts, field.NewPath("nodeTopology"))
-	for _, msg := range apivalidation.NameIsDNSSubdomain(c.StorageClassName, false) {
-		errs = append(errs, field.Invalid(field.NewPath("storageClassName"), c.StorageClassName, msg))
-	}
+	errs = append(errs, rules.Invalid(field.NewPath("storageClassName"), c.StorageClassName,
+		apivalidation.NameIsDNSSubdomain(c.StorageClassName, false))...)
 	if c.Capacity != nil {
 		errs = append(errs, quantities.ValidateNonnegativeQuantity(*c.Capacity,
 			field.NewPath("capacity"))...)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
 	"github.com/kinproc/kinproc/chain/kind"
 )
@@ -106,11 +107,7 @@ func validateProvisioner(name string, at *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "must name a driver")}
 	}
-	var errs field.ErrorList
-	for _, msg := range validation.IsQualifiedName(strings.ToLower(name)) {
-		errs = append(errs, field.Invalid(at, name, msg))
-	}
-	return errs
+	return rules.Invalid(at, name, validation.IsQualifiedName(strings.ToLower(name)))
 }
 
 func validateParameters(parameters map[string]string, at *field.Path) field.ErrorList {

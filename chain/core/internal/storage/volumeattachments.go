@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/internal/legacy"
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -104,13 +105,11 @@ func validateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 		errs = append(errs, field.Required(at.Child("persistentVolumeName"), "must name a volume"))
 	}
 	if name := a.Spec.Source.PersistentVolumeName; name != nil {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(*name, false) {
-			errs = append(errs, field.Invalid(at.Child("persistentVolumeName"), *name, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child("persistentVolumeName"), *name,
+			apivalidation.NameIsDNSSubdomain(*name, false))...)
 	}
-	for _, msg := range apivalidation.NameIsDNSSubdomain(a.Spec.NodeName, false) {
-		errs = append(errs, field.Invalid(spec.Child("nodeName"), a.Spec.NodeName, msg))
-	}
+	errs = append(errs, rules.Invalid(spec.Child("nodeName"), a.Spec.NodeName,
+		apivalidation.NameIsDNSSubdomain(a.Spec.NodeName, false))...)
 
 	status := field.NewPath("status")
 	errs = append(errs, validateAttachmentMetadata(a.Status.AttachmentMetadata,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/chain/kind"
 )
@@ -81,17 +82,14 @@ func validateResource(r metav1.GroupResource) field.ErrorList {
 	at := field.NewPath("spec", "resource")
 	var errs field.ErrorList
 	if r.Group != "" {
-		for _, msg := range validation.IsDNS1123Subdomain(r.Group) {
-			errs = append(errs, field.Invalid(at.Child("group"), r.Group, msg))
-		}
+		errs = append(errs, rules.Invalid(at.Child("group"), r.Group,
+			validation.IsDNS1123Subdomain(r.Group))...)
 	}
 	if r.Resource == "" {
 		return append(errs, field.Required(at.Child("resource"), ""))
 	}
-	for _, msg := range validation.IsDNS1035Label(r.Resource) {
-		errs = append(errs, field.Invalid(at.Child("resource"), r.Resource, msg))
-	}
-	return errs
+	return append(errs, rules.Invalid(at.Child("resource"), r.Resource,
+		validation.IsDNS1035Label(r.Resource))...)
 }
 
 // validateStatus lets a migration end once: a migration that has succeeded or failed stays so.

@@ -30,7 +30,7 @@ func (p Project) Validate() error {
 		wrong("--webhooks: controller-runtime serves them: add --controller-runtime")
 	}
 	if p.Storage != "" && !slices.Contains(Storages(), p.Storage) {
-		wrong("--storage: %q is none of %s", p.Storage, strings.Join(Storages(), ", "))
+		wrong("--storage: %q is not one of %s", p.Storage, strings.Join(Storages(), ", "))
 	}
 	return errors.Join(append(errs, p.Kind.Validate())...)
 }
@@ -47,7 +47,7 @@ func (k Kind) Validate() error {
 	case k.Group[0] < 'a':
 		wrong("--group: %q begins with a digit, so it cannot name a Go package", k.Group)
 	case slices.Contains([]string{"internal", "vendor", "testdata"}, k.Package()):
-		wrong("--group: the Go toolchain treats folders of the name %s in its own way", k.Package())
+		wrong("--group: the Go toolchain treats folders named %s specially", k.Package())
 	case strings.HasSuffix(k.Group, ".k8s.io"), strings.HasSuffix(k.Group, ".kubernetes.io"):
 		wrong("--group: %q belongs to Kubernetes; use a domain that you own", k.Group)
 	}

@@ -76,7 +76,7 @@ func AddKind(dir string, k Kind) (added []string, err error) {
 		return nil, err
 	}
 	if declaration := p.declaration(); exists(filepath.Join(dir, filepath.FromSlash(declaration))) {
-		return nil, fmt.Errorf("%s declares a kind %s already: to serve that kind in another version "+
+		return nil, fmt.Errorf("%s already declares a kind %s: to serve that kind in another version "+
 			"too, see kind.ServedAs", declaration, k.Kind)
 	}
 	return edited.update(dir, existing)
@@ -172,7 +172,7 @@ func (f Files) addTypes(p Project) error {
 			"another word", register, p.Kind.Group)
 	}
 	if bytes.Contains(f[register], fmt.Appendf(nil, "&%s{}", p.Kind.Kind)) {
-		return fmt.Errorf("%s has the kind %s already", register, p.Kind.Kind)
+		return fmt.Errorf("%s already has the kind %s", register, p.Kind.Kind)
 	}
 	if err := f.fill(p, "types"); err != nil {
 		return err

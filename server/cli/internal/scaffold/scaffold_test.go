@@ -201,8 +201,8 @@ func TestSubresourcesThatCannotBeAdded(t *testing.T) {
 		kind              scaffold.Kind
 		subresource, want string
 	}{
-		"there already": {p.Kind, "approval", "kinds/rule.go has the subresource approval already"},
-		"status":        {p.Kind, "status", "has the subresource status already"},
+		"there already": {p.Kind, "approval", "kinds/rule.go already has the subresource approval"},
+		"status":        {p.Kind, "status", "already has the subresource status"},
 		"another type": {p.Kind, "phase",
 			"api/net/v1/rule_types.go: the field Phase of RuleStatus is of the type []string"},
 		"no mark":         {p.Kind, "scale", `no line "// +kinproc:scale": put it where Scale: ruleScale(),`},

@@ -60,7 +60,7 @@ func AddSubresource(dir string, k Kind, name string) (added []string, err error)
 	p.Kind.Plural = string(plural[1])
 	p.Kind.ClusterScoped = bytes.Contains(existing[declaration], []byte("ClusterScoped: true"))
 	if p.declares(existing[declaration]) {
-		return nil, fmt.Errorf("%s has the subresource %s already", declaration, name)
+		return nil, fmt.Errorf("%s already has the subresource %s", declaration, name)
 	}
 	edited := maps.Clone(existing)
 	switch name {

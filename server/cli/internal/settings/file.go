@@ -19,8 +19,11 @@ import (
 	"github.com/kinproc/kinproc/server/internal/simulated"
 )
 
-// FileName is the name of the file that kinproc start looks for in the working directory.
-const FileName = "kinproc.yaml"
+// fileName is the name of the file that kinproc start looks for in the working directory.
+const fileName = "kinproc.yaml"
+
+// nodesFlag is the flag with the number of nodes of no kind.
+const nodesFlag = "simulate-nodes"
 
 // File is what a file kinproc.yaml says. It can come with a cloned repository. So it says only
 // what the cluster is like: not where it listens beyond its port, which files it reads or writes,
@@ -207,7 +210,7 @@ func (r *reader) entries(n *yaml.Node, where string, use func(key, value *yaml.N
 			continue
 		}
 		if line, ok := seen[key.Value]; ok {
-			r.wrong(key, "%s is in line %d already", path(where, key.Value), line)
+			r.wrong(key, "%s is already set in line %d", path(where, key.Value), line)
 			continue
 		}
 		seen[key.Value] = key.Line
@@ -407,7 +410,7 @@ func (r *reader) nodeKind(key string, n *yaml.Node) {
 	if slices.ContainsFunc(r.file.Kinds, func(other server.SimulatedNodeKind) bool {
 		return other.Name == kind.Name
 	}) {
-		r.wrong(n, "%s: there is a kind of nodes with the name %s already", key, kind.Name)
+		r.wrong(n, "%s: there is already a kind of nodes named %s", key, kind.Name)
 	}
 	r.file.Kinds = append(r.file.Kinds, kind)
 }
@@ -420,7 +423,7 @@ func (r *reader) taint(key string, n *yaml.Node) (t corev1.Taint, ok bool) {
 	}
 	name, effect, ok := strings.Cut(text, ":")
 	if !ok {
-		r.wrong(n, "%s: %q does not look like key=value:NoSchedule", key, text)
+		r.wrong(n, "%s: %q is not of the form key=value:NoSchedule", key, text)
 		return t, false
 	}
 	if question := nearest.Ask(effect, simulated.Effects()); question != "" &&

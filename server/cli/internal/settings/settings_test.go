@@ -1,4 +1,4 @@
-package settings_test
+package settings
 
 import (
 	"errors"
@@ -13,14 +13,14 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/cli/internal/settings"
+	"github.com/kinproc/kinproc/server/serverflags"
 )
 
 // startFlags returns flags like those of kinproc start.
 func startFlags() (*pflag.FlagSet, *server.Options) {
 	o := &server.Options{SimulatedNodes: 1, SecurePort: 6443}
 	var sections cliflag.NamedFlagSets
-	o.AddFlags(&sections)
+	serverflags.Add(o, &sections)
 	flags := pflag.NewFlagSet("start", pflag.ContinueOnError)
 	for _, set := range sections.FlagSets {
 		flags.AddFlagSet(set)
@@ -36,16 +36,16 @@ func given(t *testing.T, flags *pflag.FlagSet, args ...string) map[string][]stri
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	given, err := settings.Given(flags, args)
+	given, err := givenFlags(flags, args)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return given
 }
 
-func read(t *testing.T, text string) *settings.File {
+func read(t *testing.T, text string) *File {
 	t.Helper()
-	file, err := settings.ReadFile("kinproc.yaml", []byte(text),
+	file, err := ReadFile("kinproc.yaml", []byte(text),
 		func(string, string) error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -56,23 +56,23 @@ func read(t *testing.T, text string) *settings.File {
 // A flag comes before the file, the file before what is remembered, and that before the defaults.
 func TestInForce(t *testing.T) {
 	t.Parallel()
-	memory := settings.Memory{Flags: map[string][]string{
+	memory := Memory{Flags: map[string][]string{
 		"simulate-nodes": {"5"}, "event-ttl": {"2h"}, "feature-gates": {"A=true"},
 		"service-account-key-file": {"/a", "/b"}, "of-another-version": {"x"}, "detach": {"true"},
 	}}
 	file := read(t, "nodes: 3\nfeatureGates: {B: true}\ncontrollers: ['*', -x]\n")
 	flags, o := startFlags()
-	all, err := settings.InForce(flags, given(t, flags, "--simulate-nodes", "7", "--detach"), file,
+	all, err := inForce(flags, given(t, flags, "--simulate-nodes", "7", "--detach"), file,
 		memory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []settings.Setting{
-		{Flag: "controllers", Value: "*,-x", Source: settings.FromFile},
-		{Flag: "event-ttl", Value: "2h", Source: settings.FromMemory},
-		{Flag: "feature-gates", Value: "B=true", Source: settings.FromFile},
-		{Flag: "service-account-key-file", Value: "/a,/b", Source: settings.FromMemory},
-		{Flag: "simulate-nodes", Value: "7", Source: settings.FromFlag},
+	want := []Setting{
+		{Flag: "controllers", Value: "*,-x", Source: fromFile},
+		{Flag: "event-ttl", Value: "2h", Source: fromMemory},
+		{Flag: "feature-gates", Value: "B=true", Source: fromFile},
+		{Flag: "service-account-key-file", Value: "/a,/b", Source: fromMemory},
+		{Flag: "simulate-nodes", Value: "7", Source: fromFlag},
 	}
 	if !slices.Equal(all, want) {
 		t.Errorf("in force are %v, want %v", all, want)
@@ -94,7 +94,7 @@ func TestKindsReplaceTheDefaultNode(t *testing.T) {
 		"nodeKinds: []":                        1,
 	} {
 		flags, o := startFlags()
-		if _, err := settings.InForce(flags, nil, read(t, text), settings.Memory{}); err != nil {
+		if _, err := inForce(flags, nil, read(t, text), Memory{}); err != nil {
 			t.Fatal(err)
 		}
 		if o.SimulatedNodes != want {
@@ -106,9 +106,9 @@ func TestKindsReplaceTheDefaultNode(t *testing.T) {
 func TestLearn(t *testing.T) {
 	t.Parallel()
 	flags, _ := startFlags()
-	m := settings.Memory{Flags: map[string][]string{"simulate-nodes": {"5"}, "event-ttl": {"2h"}}}
+	m := Memory{Flags: map[string][]string{"simulate-nodes": {"5"}, "event-ttl": {"2h"}}}
 	before := m
-	if err := m.Learn(flags, given(t, flags, "--simulate-nodes=2", "--detach", "--data-dir=x",
+	if err := m.learn(flags, given(t, flags, "--simulate-nodes=2", "--detach", "--data-dir=x",
 		"--kubelet-timeout=5s", "--token-auth-file=tokens", "--audit-log-path=-", "--read-only",
 		"--service-account-key-file=a", "--service-account-key-file=b")); err != nil {
 		t.Fatal(err)
@@ -146,11 +146,11 @@ func TestFlagsWithPaths(t *testing.T) {
 	flags, _ := startFlags()
 	var got []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if !settings.IsRemembered(f) {
+		if !isRemembered(f) {
 			return
 		}
-		m := settings.Memory{}
-		if err := m.Learn(flags, map[string][]string{f.Name: {"x"}}); err != nil {
+		m := Memory{}
+		if err := m.learn(flags, map[string][]string{f.Name: {"x"}}); err != nil {
 			t.Fatal(err)
 		}
 		if filepath.IsAbs(m.Flags[f.Name][0]) {
@@ -193,11 +193,11 @@ manifests:
 	if other.Count != 1 || other.Labels["accelerator"] != "a100" {
 		t.Errorf("the second kind is %+v", other)
 	}
-	if want := []settings.Manifest{{"crds", 12}, {"web.yaml", 13}}; !slices.Equal(file.Manifests, want) {
+	if want := []Manifest{{"crds", 12}, {"web.yaml", 13}}; !slices.Equal(file.Manifests, want) {
 		t.Errorf("the manifests are %v", file.Manifests)
 	}
 	for _, empty := range []string{"", "# nothing\n", "null\n", "nodes: 1\n---\n"} {
-		_, err := settings.ReadFile("f", []byte(empty), func(string, string) error { return nil })
+		_, err := ReadFile("f", []byte(empty), func(string, string) error { return nil })
 		if (err != nil) != strings.Contains(empty, "---") {
 			t.Errorf("%q: %v", empty, err)
 		}
@@ -215,7 +215,7 @@ func TestMistakesInFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"nods: 3":                                   "f:1: there is no field nods; did you mean nodes?",
 		"\nx: 3":                                    "f:2: there is no field x; the fields are name, port, kubernetes, nodes, nodeCap",
-		"nodes: 1\nnodes: 2":                        "f:2: nodes is in line 1 already",
+		"nodes: 1\nnodes: 2":                        "f:2: nodes is already set in line 1",
 		"nodes: [1]":                                "f:1: nodes: it must be a word or a number",
 		"nodes:":                                    "f:1: nodes: it must be a word or a number",
 		"name: bad":                                 "f:1: name: it is bad",
@@ -231,13 +231,13 @@ func TestMistakesInFile(t *testing.T) {
 		"admissionPlugins: {enabl: [a]}":            "f:1: there is no field admissionPlugins.enabl; did you mean",
 		"nodeKinds:\n- count: 1":                    "f:2: nodeKinds[0]: it needs a name",
 		"nodeKinds:\n- name: A_":                    "f:2: nodeKinds[0].name: \"A_\" is not a name of a kind",
-		"nodeKinds:\n- name: a\n- name: a\n":        "f:3: nodeKinds[1]: there is a kind of nodes with the",
+		"nodeKinds:\n- name: a\n- name: a\n":        "f:3: nodeKinds[1]: there is already a kind of nodes named a",
 		"nodeKinds: [{name: a, count: -1}]":         "f:1: nodeKinds[0].count: \"-1\" is not a number",
 		"nodeKinds: [{name: a, label: {}}]":         "f:1: there is no field nodeKinds[0].label; did you",
 		"nodeKinds:\n- name: a\n  labels: {a b: c}": "f:3: nodeKinds[0].labels: \"a b\" is not a key of a",
 		"nodeKinds: [{name: a, labels: {kubernetes.io/hostname: c}}]": "f:1: nodeKinds[0].labels: the " +
 			"label kubernetes.io/hostname is the node's own",
-		"nodeKinds: [{name: a, taints: [b]}]": "f:1: nodeKinds[0].taints[0]: \"b\" does not look like",
+		"nodeKinds: [{name: a, taints: [b]}]": "f:1: nodeKinds[0].taints[0]: \"b\" is not of the form",
 		"nodeKinds: [{name: a, taints: ['b:NoSchedul']}]": "f:1: nodeKinds[0].taints[0]: \"NoSchedul\" is " +
 			"not an effect of a taint; did you mean NoSchedule?",
 		"nodeKinds: [{name: a, capacity: {cpu: x}}]": "f:1: nodeKinds[0].capacity.cpu: \"x\" is not a " +
@@ -248,7 +248,7 @@ func TestMistakesInFile(t *testing.T) {
 		"a: &a [*a]":       "f:1: ",
 		"\tx":              "f:1: it is not YAML",
 	} {
-		_, err := settings.ReadFile("f", []byte(text), check)
+		_, err := ReadFile("f", []byte(text), check)
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
@@ -259,7 +259,7 @@ func FuzzReadFile(f *testing.F) {
 	f.Add("nodes: 3\nnodeKinds:\n- {name: a, taints: ['a:NoSchedule'], capacity: {cpu: 1}}\n")
 	f.Add("a: &a {b: *a}\ncontrollers: [*a]\n<<: *a\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		_, err := settings.ReadFile("f", []byte(text), func(string, string) error { return nil })
+		_, err := ReadFile("f", []byte(text), func(string, string) error { return nil })
 		if err != nil && !strings.HasPrefix(err.Error(), "f:") {
 			t.Errorf("%v", err)
 		}

@@ -12,6 +12,8 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/flags"
+	"github.com/kinproc/kinproc/server/serverflags"
 )
 
 // ControllersVariable is the environment variable with the control loops of kube-apiserver, in the
@@ -54,15 +56,10 @@ for the pods, or to a list as for kinproc start --controllers.`,
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return ExplainFlag(err) })
 	verbosity := cmd.Flags().IntP("v", "v", 0, "number for the log level verbosity")
 	var sections cliflag.NamedFlagSets
-	o.AddFlags(&sections)
+	serverflags.Add(&o, &sections)
 	for _, set := range sections.FlagSets {
 		set.VisitAll(func(f *pflag.Flag) {
-			switch f.Name {
-			case "data-dir", "controllers", "pki-dir", "simulate-nodes", "simulated-node-capacity",
-				"simulated-metrics", "simulated-log-dir", "stand-in-ports", "pod-behaviors",
-				"load-balancer-range":
-				// kube-apiserver does not have these flags.
-			default:
+			if _, ok := f.Annotations[flags.Sandbox]; !ok {
 				cmd.Flags().AddFlag(f)
 			}
 		})

@@ -18,7 +18,7 @@ import (
 // The paths of the stand-in for etcd. Those of kinproc's own do not exist in a real etcd.
 const (
 	versionPath = "/version"
-	claimPath   = "/kinproc/claim"
+	claimPath   = "/kinproc/v1/claim"
 )
 
 // etcdVersion is what /version returns.

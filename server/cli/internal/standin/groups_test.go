@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/cli/internal/standin"
+	"github.com/kinproc/kinproc/server/serverflags"
 )
 
 // TestFlagGroups holds the flags of kinproc against those that a kube-apiserver 1.37 lists in its
@@ -29,7 +30,7 @@ func TestFlagGroups(t *testing.T) {
 	for _, name := range names {
 		var o server.Options
 		var sections cliflag.NamedFlagSets
-		o.AddFlags(&sections)
+		serverflags.Add(&o, &sections)
 		all := pflag.NewFlagSet("", pflag.ContinueOnError)
 		all.IntP("v", "v", 0, "") // of the command
 		for _, set := range sections.FlagSets {

@@ -55,7 +55,7 @@ func New(client kubernetes.Interface, id, address string) lease.Controller {
 func Collect(ctx context.Context, client kubernetes.Interface) {
 	leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
 	if err := collect(ctx, leases, time.Now()); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Leases of API servers that are gone were not deleted")
+		klog.FromContext(ctx).Error(err, "Failed to delete the leases of API servers that are gone")
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/allocation"
 )
 
-// Grace is longer than any request takes. What is still reserved without a service after that time
-// has leaked.
+// Grace is longer than any request takes. An address that is still reserved without a service
+// after that time has leaked.
 const Grace = 90 * time.Second
 
 // Repairer repairs the reservations.

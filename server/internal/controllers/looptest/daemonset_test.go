@@ -144,8 +144,8 @@ func TestDaemonSetPlacement(t *testing.T) {
 		t.Errorf("the labels are %v", pod.Labels)
 	}
 
-	// A taint that keeps pods away does not drive out one that is there, but its node is not to have
-	// one any more.
+	// A taint that keeps pods away does not drive out one that is there, but its node is not to
+	// have one any more.
 	taint := func(name, effect string) {
 		t.Helper()
 		workloadtest.Must(client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType,
@@ -343,7 +343,7 @@ func TestDaemonSetNameFreed(t *testing.T) {
 	workloadtest.Await(t, "a revision", list, one)
 }
 
-// A DaemonSet in a namespace that is being deleted gets no pods, and this is no failure.
+// A DaemonSet in a namespace that is being deleted gets no pods, which is not a failure.
 func TestDaemonSetDyingNamespace(t *testing.T) {
 	t.Parallel()
 	// Nothing deletes what is in the namespace.

@@ -143,8 +143,8 @@ func TestDeploymentRollingUpdate(t *testing.T) {
 		t.Errorf("the annotations are %v, want %v", first.Annotations, want)
 	}
 
-	// Never less than four are available. There may be more than five for a moment, because a set may
-	// grow before another one has deleted its pods.
+	// Never less than four are available. There may be more than five for a moment, because a set
+	// may grow before another one has deleted its pods.
 	watched, err := c.Client.CoreV1().Pods(c.Namespace).Watch(t.Context(), metav1.ListOptions{
 		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		AllowWatchBookmarks: true,
@@ -285,6 +285,33 @@ func TestDeploymentPauseAndScale(t *testing.T) {
 	c.complete(10)
 }
 
+// Loops update objects without the managed fields, which informers leave out. The server keeps them.
+func TestDeploymentManagedFields(t *testing.T) {
+	t.Parallel()
+	client, namespace := shared(t)
+	c := deploymentIn(t, client, namespace)
+	workloadtest.Must(c.API.Create(t.Context(), deploymentOf(1), metav1.CreateOptions{
+		FieldManager: "somebody",
+	}))(t)
+	const revision = "deployment.kubernetes.io/revision" // the loop updates the object for it
+	d := c.Await("a revision", func(d *appsv1.Deployment) bool { return d.Annotations[revision] == "1" })
+	manager := func(field string) string {
+		for _, m := range d.ManagedFields {
+			if strings.Contains(string(m.FieldsV1.Raw), `"f:`+field+`"`) {
+				return m.Manager
+			}
+		}
+		return ""
+	}
+	// The status has replicas too, but no selector.
+	if got := manager("selector"); got != "somebody" {
+		t.Errorf("the manager of the selector is %q, want somebody", got)
+	}
+	if got := manager(revision); got == "" || got == "somebody" {
+		t.Errorf("the manager of the revision is %q, want the loop", got)
+	}
+}
+
 func TestDeploymentDeadline(t *testing.T) {
 	t.Parallel()
 	client, namespace := shared(t)
@@ -343,9 +370,9 @@ func TestDeploymentRecreated(t *testing.T) {
 		func(ctx context.Context) (*appsv1.ReplicaSetList, error) {
 			return sets.List(ctx, metav1.ListOptions{})
 		}, func(list *appsv1.ReplicaSetList) bool {
-			// As with kube-controller-manager, whose loop does not wait until it sees what it has created,
-			// there may be a set under each of two names: the first was free again when the loop had not
-			// seen yet that it has taken the second.
+			// As with kube-controller-manager, whose loop does not wait until it sees what it has
+			// created, there may be a set under each of two names: the first was free again when
+			// the loop had not seen yet that it has taken the second.
 			return !slices.ContainsFunc(list.Items, func(rs appsv1.ReplicaSet) bool {
 				return !metav1.IsControlledBy(&rs, d)
 			})
@@ -405,7 +432,7 @@ func TestDeploymentNameFreed(t *testing.T) {
 	awaitSet()
 }
 
-// A Deployment in a namespace that is being deleted gets no ReplicaSet, and this is no failure.
+// A Deployment in a namespace that is being deleted gets no ReplicaSet, which is not a failure.
 func TestDeploymentDyingNamespace(t *testing.T) {
 	t.Parallel()
 	// Nothing deletes what is in the namespace.

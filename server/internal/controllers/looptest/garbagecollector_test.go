@@ -143,7 +143,7 @@ func TestGarbageCollectorSeveralOwners(t *testing.T) {
 	c.gone(c.configMaps, "dependent")
 }
 
-// What names an owner that never was is deleted. That includes one with another UID.
+// An object whose owner never existed is deleted, also if only the UID of the owner differs.
 func TestGarbageCollectorAbsentOwner(t *testing.T) {
 	t.Parallel()
 	c := garbageCollectorShared(t)

@@ -148,7 +148,7 @@ func (c podGCCluster) left(names ...string) {
 		var got []string
 		for _, p := range list.Items {
 			got = append(got, p.Name)
-			if p.DeletionTimestamp != nil || pods.Condition(&p, corev1.DisruptionTarget) != nil {
+			if p.DeletionTimestamp != nil || pods.Condition(&p.Status, corev1.DisruptionTarget) != nil {
 				return fmt.Sprintf("%s is touched: %+v", p.Name, p)
 			}
 		}

@@ -57,7 +57,7 @@ func TestAttackSlowlyStoredObject(t *testing.T) {
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for until := time.Now().Add(4 * resourcequotas.Settle); time.Now().Before(until); {
+	for until := time.Now().Add(4 * resourcequotas.ReduceAfter); time.Now().Before(until); {
 		n.used("q", "pods", "1")
 	}
 	stored() // it was not

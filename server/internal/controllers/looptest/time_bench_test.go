@@ -2,6 +2,7 @@ package looptest
 
 import (
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ func BenchmarkTimeInBubble(b *testing.B) {
 		{"idle/days=1", 1, ""},
 		{"hourly-job/days=1", 1, hourly},
 		{"hourly-job/days=30", 30, hourly},
+		{"nightly-job/days=30", 30, strings.Replace(hourly, "0 * * * *", "0 3 * * *", 1)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {

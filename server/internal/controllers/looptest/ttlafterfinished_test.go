@@ -163,7 +163,7 @@ func TestTTLAfterFinishedRaces(t *testing.T) {
 			c.kept("j")
 		})
 	}
-	// What somebody else has changed does not keep the Job.
+	// A change by somebody else does not keep the Job.
 	t.Run("labelled", func(t *testing.T) {
 		t.Parallel()
 		c := ttlAfterFinishedStart(t)

@@ -1,27 +1,47 @@
 package pods
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// OnNode returns the pods that are bound to a node.
-func OnNode(lister corelisters.PodLister, node string) []*corev1.Pod {
-	all, err := lister.List(labels.Everything())
-	if err != nil {
-		return nil // a cache does not fail
+// nodeIndex is the index of pods by the node that they are bound to.
+const nodeIndex = "node"
+
+// WithNodes returns the watch of pods with the index that [OnNode] needs.
+func WithNodes(w loop.Watch) loop.Watch {
+	indexers := maps.Clone(w.Indexers)
+	if indexers == nil {
+		indexers = cache.Indexers{}
 	}
-	var bound []*corev1.Pod
-	for _, p := range all {
-		if p.Spec.NodeName == node {
-			bound = append(bound, p)
+	indexers[nodeIndex] = func(obj any) ([]string, error) {
+		p, ok := obj.(*corev1.Pod)
+		if !ok || p.Spec.NodeName == "" {
+			return nil, nil
 		}
+		return []string{p.Spec.NodeName}, nil
+	}
+	w.Indexers = indexers
+	return w
+}
+
+// OnNode returns the pods that are bound to a node. It panics unless the watch of the pods has the
+// index of [WithNodes].
+func OnNode(pods cache.Indexer, node string) []*corev1.Pod {
+	found, err := pods.ByIndex(nodeIndex, node)
+	if err != nil {
+		panic(err)
+	}
+	bound := make([]*corev1.Pod, 0, len(found))
+	for _, obj := range found {
+		bound = append(bound, obj.(*corev1.Pod))
 	}
 	return bound
 }

@@ -86,7 +86,7 @@ func cost(pod *corev1.Pod) int32 {
 }
 
 func readySince(pod *corev1.Pod) time.Time {
-	if c := Condition(pod, corev1.PodReady); c != nil && c.Status == corev1.ConditionTrue {
+	if c := Condition(&pod.Status, corev1.PodReady); c != nil && c.Status == corev1.ConditionTrue {
 		return c.LastTransitionTime.Time
 	}
 	return time.Time{}

@@ -37,19 +37,25 @@ func Active(pod *corev1.Pod) bool { return !Finished(pod) && pod.DeletionTimesta
 // Terminating reports whether a pod is being deleted and may still run.
 func Terminating(pod *corev1.Pod) bool { return !Finished(pod) && pod.DeletionTimestamp != nil }
 
+func conditionFields(c *corev1.PodCondition) (
+	corev1.PodConditionType, corev1.ConditionStatus, *metav1.Time,
+) {
+	return c.Type, c.Status, &c.LastTransitionTime
+}
+
 // Condition returns a condition of a pod, or nil.
-func Condition(pod *corev1.Pod, which corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == which {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
+func Condition(s *corev1.PodStatus, which corev1.PodConditionType) *corev1.PodCondition {
+	return loop.FindCondition(s.Conditions, which, conditionFields)
+}
+
+// SetCondition sets a condition of a pod. Its transition time changes only with its status.
+func SetCondition(s *corev1.PodStatus, c corev1.PodCondition) {
+	loop.SetCondition(&s.Conditions, c, conditionFields)
 }
 
 // Ready reports whether a pod is ready.
 func Ready(pod *corev1.Pod) bool {
-	c := Condition(pod, corev1.PodReady)
+	c := Condition(&pod.Status, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
@@ -58,15 +64,15 @@ func Ready(pod *corev1.Pod) bool {
 func Available(
 	pod *corev1.Pod, minReadySeconds int32, now time.Time,
 ) (available bool, wait time.Duration) {
-	c := Condition(pod, corev1.PodReady)
-	if c == nil || c.Status != corev1.ConditionTrue {
+	ready := Condition(&pod.Status, corev1.PodReady)
+	if ready == nil || ready.Status != corev1.ConditionTrue {
 		return false, 0
 	}
 	if minReadySeconds == 0 {
 		return true, 0
 	}
 	period := time.Duration(minReadySeconds) * time.Second
-	wait = loop.Left(c.LastTransitionTime.Time, period, now)
+	wait = loop.Left(ready.LastTransitionTime.Time, period, now)
 	return wait <= 0, max(wait, 0)
 }
 

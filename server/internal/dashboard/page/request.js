@@ -69,7 +69,7 @@ export function nest(steps, total) {
 	return root;
 }
 
-// outside is what a server does that is no step: filters and the response before and after.
+// outside is what a server does outside of steps: filters and the response before and after.
 const outside = {
 	at: "other filters and the response",
 	decision: "auditing, deadlines, reading the request and writing the response",
@@ -113,7 +113,7 @@ export function showAnswered(a) {
 	return [outcome, axis(total), list];
 }
 
-// besides is what the servers do that is no step.
+// besides is what the servers do beside their steps.
 const besides = {
 	aggregator: "looking for the APIService, and whatever else it does around the next server",
 	core: "routing, plugins that had nothing to say, copies and conversions, locks",

@@ -42,8 +42,8 @@ type Transport struct {
 // Handler is what a transport calls. It must return when the context of a request ends.
 type Handler interface {
 	http.Handler
-	// Prepare returns the request as ServeHTTP is to get it, and whether the response may be large, or
-	// last. If not, the transport calls ServeHTTP in the goroutine of the client.
+	// Prepare returns the request as ServeHTTP is to get it, and whether the response may be large,
+	// or last. If not, the transport calls ServeHTTP in the goroutine of the client.
 	Prepare(r *http.Request) (prepared *http.Request, streams bool)
 }
 
@@ -131,8 +131,14 @@ type call struct {
 // begin returns the request for the handler, whose context [Transport.Stop] ends too.
 func (t *Transport) begin(req *http.Request, state *tls.ConnectionState) (*call, error) {
 	// The server calls itself with its own identity. The context of a request that it is answering
-	// must not pass on the user or the audiences, only the cancellation.
-	ctx, end := context.WithCancel(context.Background())
+	// must not pass on the user or the audiences, only the cancellation and the deadline.
+	var ctx context.Context
+	var end context.CancelFunc
+	if at, ok := req.Context().Deadline(); ok {
+		ctx, end = context.WithDeadline(context.Background(), at) // etcd gets it too
+	} else {
+		ctx, end = context.WithCancel(context.Background())
+	}
 	if state == nil {
 		ctx = epoch.Passed(context.WithValue(ctx, ownKey{}, true), epoch.Of(req.Context()))
 	}
@@ -171,8 +177,8 @@ func (t *Transport) end(c *call) {
 	t.running.Done()
 }
 
-// serve calls the handler. As in net/http, a panic ends the response, not the process. A handler that
-// aborts is to the client what it is over a network.
+// serve calls the handler. As in net/http, a panic ends the response, not the process. A handler
+// that aborts is to the client what it is over a network.
 func (c *call) serve(handler http.Handler, w http.ResponseWriter) (err error) {
 	defer c.request.Body.Close()
 	defer func() {
@@ -400,8 +406,8 @@ func (x *exchange) finish(err error) {
 	x.change.Broadcast()
 }
 
-// interrupt asks the handler's side to end. What it has begun to send, it may complete, so that the
-// client of a stream sees the stream end, as over a network.
+// interrupt asks the handler's side to end. It may complete a response that it has begun to
+// send, so that the client of a stream sees the stream end, as over a network.
 func (x *exchange) interrupt() {
 	x.mu.Lock()
 	begun := x.code != 0

@@ -1,11 +1,13 @@
 package loopback_test
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/kinproc/kinproc/server/internal/requests/loopback"
 )
@@ -55,5 +57,36 @@ func TestStopEndsStreams(t *testing.T) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
+	}
+}
+
+// complete is a handler whose responses do not stream.
+type complete struct{ http.HandlerFunc }
+
+func (complete) Prepare(r *http.Request) (*http.Request, bool) { return r, false }
+
+// The deadline of a request is that of the handler, and of what the handler asks etcd for.
+func TestPassesDeadline(t *testing.T) {
+	t.Parallel()
+	transport := loopback.New()
+	defer transport.Stop()
+	transport.Serve(complete{func(w http.ResponseWriter, r *http.Request) {
+		at, _ := r.Context().Deadline()
+		_, _ = io.WriteString(w, at.String())
+	}})
+	at := time.Now().Add(time.Hour)
+	ctx, cancel := context.WithDeadline(t.Context(), at)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if got, err := io.ReadAll(response.Body); err != nil || string(got) != at.String() {
+		t.Errorf("the handler's deadline is %s, want %s (%v)", got, at, err)
 	}
 }

@@ -7,9 +7,9 @@ package paths
 // unless a role names the URLs, with the verbs get and post. Whoever may use them reads all
 // secrets, and may become anybody.
 const (
-	Snapshot = "/kinproc/snapshot"
-	Reset    = "/kinproc/reset"
+	Snapshot = "/kinproc/v1/snapshot"
+	Reset    = "/kinproc/v1/reset"
 )
 
 // Database says how full etcd's database is, for those who may get the URL.
-const Database = "/kinproc/database"
+const Database = "/kinproc/v1/database"

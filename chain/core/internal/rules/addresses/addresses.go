@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/features"
 )
 
@@ -67,9 +68,8 @@ func LoadBalancerIngress(
 		errs = append(errs, IP(path.Child("ip"), ip, oldIPs)...)
 	}
 	if hostname != "" {
-		for _, msg := range validation.IsDNS1123Subdomain(hostname) {
-			errs = append(errs, field.Invalid(path.Child("hostname"), hostname, msg))
-		}
+		errs = append(errs, rules.Invalid(path.Child("hostname"), hostname,
+			validation.IsDNS1123Subdomain(hostname))...)
 		if netutils.ParseIPSloppy(hostname) != nil {
 			errs = append(errs, field.Invalid(path.Child("hostname"), hostname,
 				"must be a DNS name, not an IP address"))

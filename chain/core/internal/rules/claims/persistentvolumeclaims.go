@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 )
 
@@ -126,9 +127,8 @@ func ValidateSpec(
 		errs = append(errs, validateDataSource(ref.APIGroup, ref.Kind, ref.Name,
 			path.Child("dataSourceRef"), opts)...)
 		if namespace := ptr.Deref(ref.Namespace, ""); namespace != "" {
-			for _, msg := range apivalidation.ValidateNamespaceName(namespace, false) {
-				errs = append(errs, field.Invalid(path.Child("dataSourceRef", "namespace"), namespace, msg))
-			}
+			errs = append(errs, rules.Invalid(path.Child("dataSourceRef", "namespace"), namespace,
+				apivalidation.ValidateNamespaceName(namespace, false))...)
 		}
 	}
 	if source, ref := spec.DataSource, spec.DataSourceRef; source != nil && ref != nil {
@@ -200,9 +200,8 @@ func validateDataSource(
 				"must be PersistentVolumeClaim when apiGroup is empty"))
 		}
 	case !opts.AllowInvalidSourceGroup:
-		for _, msg := range validation.IsDNS1123Subdomain(g) {
-			errs = append(errs, field.Invalid(path.Child("apiGroup"), g, msg))
-		}
+		errs = append(errs, rules.Invalid(path.Child("apiGroup"), g,
+			validation.IsDNS1123Subdomain(g))...)
 	}
 	return errs
 }
@@ -223,9 +222,5 @@ func Warnings(path *field.Path, spec *corev1.PersistentVolumeClaimSpec) []string
 }
 
 func validateClassName(name string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
-		errs = append(errs, field.Invalid(path, name, msg))
-	}
-	return errs
+	return rules.Invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false))
 }

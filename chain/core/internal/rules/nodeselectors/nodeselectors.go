@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 // Validate validates a node selector. allowInvalidValues allows values that are not valid label
@@ -87,9 +89,8 @@ func validateNodeLabelRequirement(
 	errs = append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key"))...)
 	if !allowInvalidValues {
 		for i, value := range r.Values {
-			for _, msg := range validation.IsValidLabelValue(value) {
-				errs = append(errs, field.Invalid(values.Index(i), value, msg))
-			}
+			errs = append(errs, rules.Invalid(values.Index(i), value,
+				validation.IsValidLabelValue(value))...)
 		}
 	}
 	return errs
@@ -116,9 +117,8 @@ func validateNodeFieldRequirement(
 			"is not a node field that can be selected by"))
 	}
 	for i, value := range r.Values {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(value, false) {
-			errs = append(errs, field.Invalid(path.Child("values").Index(i), value, msg))
-		}
+		errs = append(errs, rules.Invalid(path.Child("values").Index(i), value,
+			apivalidation.NameIsDNSSubdomain(value, false))...)
 	}
 	return errs
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/features"
 )
 
@@ -147,7 +148,8 @@ func (v *validator) validateContainer(c *corev1.Container, path *field.Path) fie
 	if c.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	} else {
-		errs = append(errs, messages(path.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))...)
+		errs = append(errs, rules.Invalid(path.Child("name"), c.Name,
+			validation.IsDNS1123Label(c.Name))...)
 	}
 	errs = append(errs, required(path.Child("image"), c.Image)...)
 	errs = append(errs, oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
@@ -262,7 +264,7 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 		at := path.Index(i)
 		if port.Name != "" {
 			if msgs := validation.IsValidPortName(port.Name); len(msgs) > 0 {
-				errs = append(errs, messages(at.Child("name"), port.Name, msgs)...)
+				errs = append(errs, rules.Invalid(at.Child("name"), port.Name, msgs)...)
 			} else if names.Has(port.Name) {
 				errs = append(errs, field.Duplicate(at.Child("name"), port.Name))
 			}
@@ -271,11 +273,11 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 		if port.ContainerPort == 0 {
 			errs = append(errs, field.Required(at.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, messages(at.Child("containerPort"), port.ContainerPort,
+			errs = append(errs, rules.Invalid(at.Child("containerPort"), port.ContainerPort,
 				validation.IsValidPortNum(int(port.ContainerPort)))...)
 		}
 		if port.HostPort != 0 {
-			errs = append(errs, messages(at.Child("hostPort"), port.HostPort,
+			errs = append(errs, rules.Invalid(at.Child("hostPort"), port.HostPort,
 				validation.IsValidPortNum(int(port.HostPort)))...)
 		}
 		errs = append(errs, oneOf(at.Child("protocol"), port.Protocol, corev1.ProtocolSCTP,

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 	"github.com/kinproc/kinproc/chain/features"
 )
@@ -20,7 +21,7 @@ func (v *validator) validateEnv(env []corev1.EnvVar, path *field.Path) field.Err
 		if e.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
 		} else {
-			errs = append(errs, messages(at.Child("name"), e.Name,
+			errs = append(errs, rules.Invalid(at.Child("name"), e.Name,
 				validation.IsRelaxedEnvVarName(e.Name))...)
 		}
 		if e.ValueFrom != nil {
@@ -71,22 +72,22 @@ func (v *validator) validateValueFrom(e *corev1.EnvVar, path *field.Path) field.
 }
 
 func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
-	errs := messages(path.Child("name"), name, apivalidation.NameIsDNSSubdomain(name, false))
+	errs := rules.Invalid(path.Child("name"), name, apivalidation.NameIsDNSSubdomain(name, false))
 	if key == "" {
 		return append(errs, field.Required(path.Child("key"), ""))
 	}
-	return append(errs, messages(path.Child("key"), key, validation.IsConfigMapKey(key))...)
+	return append(errs, rules.Invalid(path.Child("key"), key, validation.IsConfigMapKey(key))...)
 }
 
 func validateFileRef(ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	errs := required(path.Child("key"), ref.Key)
 	if ref.Key != "" {
-		errs = append(errs, messages(path.Child("key"), ref.Key,
+		errs = append(errs, rules.Invalid(path.Child("key"), ref.Key,
 			validation.IsRelaxedEnvVarName(ref.Key))...)
 	}
 	errs = append(errs, required(path.Child("volumeName"), ref.VolumeName)...)
 	if ref.VolumeName != "" {
-		errs = append(errs, messages(path.Child("volumeName"), ref.VolumeName,
+		errs = append(errs, rules.Invalid(path.Child("volumeName"), ref.VolumeName,
 			validation.IsDNS1123Label(ref.VolumeName))...)
 	}
 	errs = append(errs, required(path.Child("path"), ref.Path)...)
@@ -123,14 +124,14 @@ func validateEnvFrom(list []corev1.EnvFromSource, path *field.Path) field.ErrorL
 	for i, e := range list {
 		at := path.Index(i)
 		if e.Prefix != "" {
-			errs = append(errs, messages(at.Child("prefix"), e.Prefix,
+			errs = append(errs, rules.Invalid(at.Child("prefix"), e.Prefix,
 				validation.IsRelaxedEnvVarName(e.Prefix))...)
 		}
 		check := func(name string, p *field.Path) {
 			if name == "" {
 				errs = append(errs, field.Required(p.Child("name"), ""))
 			} else {
-				errs = append(errs, messages(p.Child("name"), name,
+				errs = append(errs, rules.Invalid(p.Child("name"), name,
 					apivalidation.NameIsDNSSubdomain(name, true))...)
 			}
 		}
@@ -194,9 +195,9 @@ func validateFieldRef(
 	switch {
 	case subscripted && name == "metadata.annotations":
 		// Annotation keys are validated regardless of case.
-		return messages(path, key, validation.IsQualifiedName(strings.ToLower(key)))
+		return rules.Invalid(path, key, validation.IsQualifiedName(strings.ToLower(key)))
 	case subscripted:
-		return messages(path, key, validation.IsQualifiedName(key))
+		return rules.Invalid(path, key, validation.IsQualifiedName(key))
 	}
 	return supported(at, name, fields...)
 }

@@ -11,15 +11,6 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 )
 
-// messages returns one error for each message about an invalid value.
-func messages(path *field.Path, value any, msgs []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range msgs {
-		errs = append(errs, field.Invalid(path, value, msg))
-	}
-	return errs
-}
-
 // validateRelativePath requires a path that stays below its directory and does not use names that
 // start with "..", which the kubelet uses itself.
 func validateRelativePath(p string, at *field.Path) field.ErrorList {

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 func validateProbes(c *corev1.Container, path *field.Path) field.ErrorList {
@@ -114,7 +116,8 @@ func validateHandler(h handler, gracePeriod *int64, path *field.Path) field.Erro
 		return validatePortOrName(h.tcp.Port, at.Child("port"))
 	})
 	check("grpc", h.grpc != nil, func(at *field.Path) field.ErrorList {
-		return messages(at.Child("port"), h.grpc.Port, validation.IsValidPortNum(int(h.grpc.Port)))
+		return rules.Invalid(at.Child("port"), h.grpc.Port,
+			validation.IsValidPortNum(int(h.grpc.Port)))
 	})
 	check("sleep", h.sleep != nil, func(at *field.Path) field.ErrorList {
 		if gracePeriod != nil && (h.sleep.Seconds < 0 || h.sleep.Seconds > *gracePeriod) {
@@ -141,7 +144,7 @@ func validateHTTPGet(get *corev1.HTTPGetAction, path *field.Path) field.ErrorLis
 			[]corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
 	}
 	for _, header := range get.HTTPHeaders {
-		errs = append(errs, messages(path.Child("httpHeaders"), header.Name,
+		errs = append(errs, rules.Invalid(path.Child("httpHeaders"), header.Name,
 			validation.IsHTTPHeaderName(header.Name))...)
 	}
 	return errs
@@ -149,7 +152,7 @@ func validateHTTPGet(get *corev1.HTTPGetAction, path *field.Path) field.ErrorLis
 
 func validatePortOrName(port intstr.IntOrString, path *field.Path) field.ErrorList {
 	if port.Type == intstr.String {
-		return messages(path, port.StrVal, validation.IsValidPortName(port.StrVal))
+		return rules.Invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
 	}
-	return messages(path, port.IntVal, validation.IsValidPortNum(int(port.IntVal)))
+	return rules.Invalid(path, port.IntVal, validation.IsValidPortNum(int(port.IntVal)))
 }

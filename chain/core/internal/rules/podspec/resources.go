@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 )
 
@@ -101,7 +102,7 @@ func validateClaimUses(
 			whole.Insert(use.Name)
 		} else {
 			if !whole.Has(use.Name) {
-				errs = append(errs, messages(at.Child("request"), use.Request,
+				errs = append(errs, rules.Invalid(at.Child("request"), use.Request,
 					validation.IsDNS1123Label(use.Request))...)
 			}
 			parts.Insert(use)
@@ -177,7 +178,7 @@ func (v *validator) validateResourceClaims(path *field.Path) field.ErrorList {
 		case names.Has(claim.Name):
 			errs = append(errs, field.Duplicate(at.Child("name"), claim.Name))
 		default:
-			errs = append(errs, messages(at.Child("name"), claim.Name,
+			errs = append(errs, rules.Invalid(at.Child("name"), claim.Name,
 				validation.IsDNS1123Label(claim.Name))...)
 			names.Insert(claim.Name)
 		}
@@ -190,12 +191,12 @@ func (v *validator) validateResourceClaims(path *field.Path) field.ErrorList {
 				"must specify either resourceClaimName or resourceClaimTemplateName"))
 		}
 		if claim.ResourceClaimName != nil {
-			errs = append(errs, messages(at.Child("resourceClaimName"), *claim.ResourceClaimName,
+			errs = append(errs, rules.Invalid(at.Child("resourceClaimName"), *claim.ResourceClaimName,
 				validation.IsDNS1123Subdomain(*claim.ResourceClaimName))...)
 		}
 		if claim.ResourceClaimTemplateName != nil {
 			name := *claim.ResourceClaimTemplateName
-			errs = append(errs, messages(at.Child("resourceClaimTemplateName"), name,
+			errs = append(errs, rules.Invalid(at.Child("resourceClaimTemplateName"), name,
 				validation.IsDNS1123Subdomain(name))...)
 		}
 	}

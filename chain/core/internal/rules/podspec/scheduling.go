@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
 )
 
@@ -79,7 +80,7 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path, opts Options) 
 		path.Child("namespaceSelector"))...)
 	for _, namespace := range t.Namespaces {
 		// As in kube-apiserver, the path has the singular and no index.
-		errs = append(errs, messages(path.Child("namespace"), namespace,
+		errs = append(errs, rules.Invalid(path.Child("namespace"), namespace,
 			apivalidation.ValidateNamespaceName(namespace, false))...)
 	}
 	errs = append(errs, validateAffinityKeys(t, path)...)
@@ -235,7 +236,7 @@ func validateSchedulingGroup(group *corev1.PodSchedulingGroup, path *field.Path)
 	if group.PodGroupName == nil {
 		return field.ErrorList{field.Invalid(at, "", "must specify the name of the group")}
 	}
-	return messages(at, *group.PodGroupName,
+	return rules.Invalid(at, *group.PodGroupName,
 		apivalidation.NameIsDNSSubdomain(*group.PodGroupName, false))
 }
 
@@ -258,7 +259,7 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path, opts Option
 		}
 		switch t.Operator {
 		case corev1.TolerationOpEqual, "":
-			errs = append(errs, messages(at.Child("operator"), t.Value,
+			errs = append(errs, rules.Invalid(at.Child("operator"), t.Value,
 				validation.IsValidLabelValue(t.Value))...)
 		case corev1.TolerationOpExists:
 			if t.Value != "" {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/node/util/sysctl"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/features"
 )
 
@@ -76,7 +77,7 @@ func validateID(id *int64, path *field.Path) field.ErrorList {
 	if id == nil {
 		return nil
 	}
-	return messages(path, *id, validation.IsValidUserID(*id))
+	return rules.Invalid(path, *id, validation.IsValidUserID(*id))
 }
 
 func (v *validator) validateSysctls(path *field.Path) field.ErrorList {
@@ -205,8 +206,8 @@ func validateWindowsOptions(
 	}
 	var errs field.ErrorList
 	if o.GMSACredentialSpecName != nil {
-		errs = append(errs, messages(path.Child("gmsaCredentialSpecName"), *o.GMSACredentialSpecName,
-			validation.IsDNS1123Subdomain(*o.GMSACredentialSpecName))...)
+		errs = append(errs, rules.Invalid(path.Child("gmsaCredentialSpecName"),
+			*o.GMSACredentialSpecName, validation.IsDNS1123Subdomain(*o.GMSACredentialSpecName))...)
 	}
 	if o.GMSACredentialSpec != nil {
 		at := path.Child("gmsaCredentialSpec")
@@ -216,7 +217,7 @@ func validateWindowsOptions(
 		}
 	}
 	if o.RunAsUserName != nil {
-		errs = append(errs, messages(path.Child("runAsUserName"), *o.RunAsUserName,
+		errs = append(errs, rules.Invalid(path.Child("runAsUserName"), *o.RunAsUserName,
 			checkWindowsUser(*o.RunAsUserName))...)
 	}
 	return errs

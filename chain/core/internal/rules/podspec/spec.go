@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-base/featuregate"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
 	"github.com/kinproc/kinproc/chain/features"
 )
@@ -108,7 +109,7 @@ func (v *validator) validateNames(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	check := func(name, value string, check func(string, bool) []string) {
 		if value != "" {
-			errs = append(errs, messages(path.Child(name), value, check(value, false))...)
+			errs = append(errs, rules.Invalid(path.Child(name), value, check(value, false))...)
 		}
 	}
 	s := v.spec
@@ -118,12 +119,12 @@ func (v *validator) validateNames(path *field.Path) field.ErrorList {
 	check("subdomain", s.Subdomain, apivalidation.NameIsDNSLabel)
 	check("priorityClassName", s.PriorityClassName, apivalidation.NameIsDNSSubdomain)
 	if s.RuntimeClassName != nil {
-		errs = append(errs, messages(path.Child("runtimeClassName"), *s.RuntimeClassName,
+		errs = append(errs, rules.Invalid(path.Child("runtimeClassName"), *s.RuntimeClassName,
 			apivalidation.NameIsDNSSubdomain(*s.RuntimeClassName, false))...)
 	}
 	if s.HostnameOverride != nil {
 		at := path.Child("hostnameOverride")
-		errs = append(errs, messages(at, *s.HostnameOverride,
+		errs = append(errs, rules.Invalid(at, *s.HostnameOverride,
 			validation.IsDNS1123Subdomain(*s.HostnameOverride))...)
 		if len(*s.HostnameOverride) > maxHostnameLength {
 			errs = append(errs, field.TooLong(at, *s.HostnameOverride, maxHostnameLength))
@@ -142,13 +143,13 @@ func (v *validator) validateGates(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, gate := range v.spec.ReadinessGates {
 		at := path.Child("readinessGates").Index(i).Child("conditionType")
-		errs = append(errs, messages(at, gate.ConditionType,
+		errs = append(errs, rules.Invalid(at, gate.ConditionType,
 			validation.IsQualifiedName(string(gate.ConditionType)))...)
 	}
 	seen := sets.Set[string]{}
 	for i, gate := range v.spec.SchedulingGates {
 		at := path.Child("schedulingGates").Index(i)
-		errs = append(errs, messages(at, gate.Name, validation.IsQualifiedName(gate.Name))...)
+		errs = append(errs, rules.Invalid(at, gate.Name, validation.IsQualifiedName(gate.Name))...)
 		if seen.Has(gate.Name) {
 			errs = append(errs, field.Duplicate(at, gate.Name))
 		}
@@ -194,7 +195,8 @@ func (v *validator) validateDNS(path *field.Path) field.ErrorList {
 	total := max(0, len(config.Searches)-1)
 	for i, search := range config.Searches {
 		total += len(search)
-		errs = append(errs, messages(at.Child("searches").Index(i), search, checkSearchPath(search))...)
+		errs = append(errs, rules.Invalid(at.Child("searches").Index(i), search,
+			checkSearchPath(search))...)
 	}
 	if total > maxSearchPathsBytes {
 		errs = append(errs, field.Invalid(at.Child("searches"), config.Searches,
@@ -226,7 +228,7 @@ func (v *validator) validateHostAliases(path *field.Path) field.ErrorList {
 	for i, alias := range v.spec.HostAliases {
 		errs = append(errs, addresses.IP(path.Index(i).Child("ip"), alias.IP, nil)...)
 		for j, name := range alias.Hostnames {
-			errs = append(errs, messages(path.Index(i).Child("hostnames").Index(j), name,
+			errs = append(errs, rules.Invalid(path.Index(i).Child("hostnames").Index(j), name,
 				validation.IsDNS1123Subdomain(name))...)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
@@ -35,7 +36,7 @@ func (v *validator) validateVolumes(path *field.Path) field.ErrorList {
 		if volume.Name == "" {
 			wrong = append(wrong, field.Required(at.Child("name"), ""))
 		} else {
-			wrong = append(wrong, messages(at.Child("name"), volume.Name,
+			wrong = append(wrong, rules.Invalid(at.Child("name"), volume.Name,
 				validation.IsDNS1123Label(volume.Name))...)
 		}
 		if _, taken := v.volumes[volume.Name]; taken {
@@ -162,7 +163,7 @@ func (v *validator) validateVolumeSource(
 				return append(errs, field.Required(at.Child("nodePublishSecretRef", "name"), ""))
 			}
 			// As in kube-apiserver, the path does not contain the reference.
-			errs = append(errs, messages(at.Child("name"), ref.Name,
+			errs = append(errs, rules.Invalid(at.Child("name"), ref.Name,
 				apivalidation.NameIsDNSSubdomain(ref.Name, false))...)
 		}
 		return errs
@@ -176,7 +177,7 @@ func (v *validator) validateVolumeSource(
 				at.Child("volumeClaimTemplate"))...)
 		}
 		if v.podName() != "" && name != "" {
-			errs = append(errs, messages(path.Child("name"), name,
+			errs = append(errs, rules.Invalid(path.Child("name"), name,
 				apivalidation.NameIsDNSSubdomain(v.podName()+"-"+name, false))...)
 		}
 		return errs

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 )
 
@@ -86,11 +87,11 @@ func addDevices(all sources, s *corev1.VolumeSource) {
 	all.add("storageos", s.StorageOS != nil, func(at *field.Path) field.ErrorList {
 		errs := required(at.Child("volumeName"), s.StorageOS.VolumeName)
 		if len(errs) == 0 {
-			errs = messages(at.Child("volumeName"), s.StorageOS.VolumeName,
+			errs = rules.Invalid(at.Child("volumeName"), s.StorageOS.VolumeName,
 				validation.IsDNS1123Label(s.StorageOS.VolumeName))
 		}
 		if s.StorageOS.VolumeNamespace != "" {
-			errs = append(errs, messages(at.Child("volumeNamespace"), s.StorageOS.VolumeNamespace,
+			errs = append(errs, rules.Invalid(at.Child("volumeNamespace"), s.StorageOS.VolumeNamespace,
 				validation.IsDNS1123Label(s.StorageOS.VolumeNamespace))...)
 		}
 		if s.StorageOS.SecretRef != nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/signers"
 )
 
@@ -131,7 +132,7 @@ func (p *projection) trustBundle(
 		errs = append(errs, required(path.Child("name"), *s.Name)...)
 		// Names of bundles that belong to a signer start with the name of the signer.
 		own := (*s.Name)[strings.LastIndex(*s.Name, ":")+1:]
-		errs = append(errs, messages(path.Child("name"), *s.Name,
+		errs = append(errs, rules.Invalid(path.Child("name"), *s.Name,
 			apivalidation.NameIsDNSSubdomain(own, false))...)
 		if s.LabelSelector != nil {
 			errs = append(errs, field.Invalid(path.Child("labelSelector"), s.LabelSelector,

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 // standardResources are the resources whose names have no prefix.
@@ -148,9 +150,5 @@ func ValidateContainerResourceName(name corev1.ResourceName, path *field.Path) f
 }
 
 func validateQualified(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validation.IsQualifiedName(string(name)) {
-		errs = append(errs, field.Invalid(path, name, msg))
-	}
-	return errs
+	return rules.Invalid(path, name, validation.IsQualifiedName(string(name)))
 }

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 // maxSignerName leaves room for two DNS subdomains, a DNS label and two separators.
@@ -31,14 +33,10 @@ func ValidateName(name string, at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at, domain, "must be a domain with at least two segments"))
 	}
 	for _, label := range labels {
-		for _, msg := range validation.IsDNS1123Label(label) {
-			errs = append(errs, field.Invalid(at, domain, msg))
-		}
+		errs = append(errs, rules.Invalid(at, domain, validation.IsDNS1123Label(label))...)
 	}
 	for label := range strings.SplitSeq(path, ".") {
-		for _, msg := range validation.IsDNS1123Subdomain(label) {
-			errs = append(errs, field.Invalid(at, path, msg))
-		}
+		errs = append(errs, rules.Invalid(at, path, validation.IsDNS1123Subdomain(label))...)
 	}
 	return errs
 }

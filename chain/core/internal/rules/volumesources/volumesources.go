@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 // maxCSIDriverName is the maximum length of a CSI driver name, which becomes part of label values.
@@ -189,10 +191,8 @@ func ValidateCSIDriverName(name string, at *field.Path) field.ErrorList {
 	if len(name) > maxCSIDriverName {
 		errs = append(errs, field.TooLong(at, name, maxCSIDriverName))
 	}
-	for _, msg := range validation.IsDNS1123Subdomain(strings.ToLower(name)) {
-		errs = append(errs, field.Invalid(at, name, msg))
-	}
-	return errs
+	return append(errs, rules.Invalid(at, name,
+		validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
 }
 
 func requireString(s string, at *field.Path) field.ErrorList {

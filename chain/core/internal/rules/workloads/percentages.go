@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules"
 )
 
 // ValidateIntOrPercent requires a non-negative number or a percentage of at most 100%.
@@ -25,11 +27,7 @@ func ValidateUnboundedIntOrPercent(v intstr.IntOrString, path *field.Path) field
 	if v.Type == intstr.Int {
 		return apivalidation.ValidateNonnegativeField(int64(v.IntVal), path)
 	}
-	var errs field.ErrorList
-	for _, msg := range validation.IsValidPercent(v.StrVal) {
-		errs = append(errs, field.Invalid(path, v, msg))
-	}
-	return errs
+	return rules.Invalid(path, v, validation.IsValidPercent(v.StrVal))
 }
 
 // IsZero reports whether v is 0 or 0%. A value that is neither a number nor a percentage counts as

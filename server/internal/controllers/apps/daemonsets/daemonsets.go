@@ -38,7 +38,7 @@ var kind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 // Loop is the loop of DaemonSets.
 func Loop() loop.Loop {
 	return loop.Loop{
-		Name: Name, Alias: "daemonset", Purpose: "keeps a pod of each DaemonSet on the nodes",
+		Name: Name, Alias: "daemonset", Purpose: "runs a pod of each DaemonSet on the nodes",
 		Workload: true, Workers: 2, Begin: begin,
 		After: []schema.GroupResource{appsv1.Resource("daemonsets")},
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TestExtremes has sums of replicas that are no int32.
+// TestExtremes has sums of replicas that overflow an int32.
 func TestExtremes(t *testing.T) {
 	t.Parallel()
 	const most = math.MaxInt32

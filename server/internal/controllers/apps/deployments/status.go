@@ -202,12 +202,11 @@ func (o *rollout) writeStatus(ctx context.Context, s appsv1.DeploymentStatus) er
 func condition(
 	s *appsv1.DeploymentStatus, which appsv1.DeploymentConditionType,
 ) *appsv1.DeploymentCondition {
-	for i := range s.Conditions {
-		if s.Conditions[i].Type == which {
-			return &s.Conditions[i]
-		}
-	}
-	return nil
+	return loop.FindCondition(s.Conditions, which, func(c *appsv1.DeploymentCondition) (
+		appsv1.DeploymentConditionType, corev1.ConditionStatus, *metav1.Time,
+	) {
+		return c.Type, c.Status, &c.LastTransitionTime
+	})
 }
 
 func newCondition(
@@ -219,7 +218,8 @@ func newCondition(
 	}
 }
 
-// setCondition sets a condition unless it has the same status and reason already.
+// setCondition sets a condition unless it has the same status and reason already. The condition
+// becomes the last one, as in kube-controller-manager.
 func setCondition(s *appsv1.DeploymentStatus, c appsv1.DeploymentCondition) {
 	if before := condition(s, c.Type); before != nil {
 		if before.Status == c.Status && before.Reason == c.Reason {

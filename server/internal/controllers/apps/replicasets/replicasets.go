@@ -84,8 +84,8 @@ func begin(of func(*loop.Controller) kind) func(*loop.Controller) loop.Work {
 func matters(old, pod *corev1.Pod) bool {
 	return pod.Status.Phase != old.Status.Phase ||
 		(pod.DeletionTimestamp == nil) != (old.DeletionTimestamp == nil) ||
-		!equality.Semantic.DeepEqual(pods.Condition(old, corev1.PodReady),
-			pods.Condition(pod, corev1.PodReady)) ||
+		!equality.Semantic.DeepEqual(pods.Condition(&old.Status, corev1.PodReady),
+			pods.Condition(&pod.Status, corev1.PodReady)) ||
 		!equality.Semantic.DeepEqual(old.Labels, pod.Labels) ||
 		!equality.Semantic.DeepEqual(old.OwnerReferences, pod.OwnerReferences)
 }

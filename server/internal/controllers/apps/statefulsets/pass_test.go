@@ -15,22 +15,22 @@ func TestOutdated(t *testing.T) {
 	const none = -1
 	for name, test := range map[string]struct {
 		// pods has a letter for each ordinal: o for an outdated pod, O for one that is not healthy, n
-		// for a new pod, N for one that is not healthy, d for an outdated one that is being deleted, and
-		// - for none.
+		// for a new pod, N for one that is not healthy, d for an outdated one that is being
+		// deleted, and - for none.
 		pods      string
 		partition int32
 		want      int
 	}{
-		"the last one first":     {pods: "ooo", want: 2},
-		"then the one before":    {pods: "oon", want: 1},
-		"all are new":            {pods: "nnn", want: none},
-		"waits for a new one":    {pods: "onN", want: none},
-		"does not wait for it":   {pods: "Non", want: 1},
-		"unhealthy is no matter": {pods: "oO", want: 1},
-		"being deleted":          {pods: "od", want: none},
-		"being created":          {pods: "o-", want: none},
-		"partition":              {pods: "oonn", partition: 2, want: none},
-		"within the partition":   {pods: "oonn", partition: 1, want: 1},
+		"the last one first":        {pods: "ooo", want: 2},
+		"then the one before":       {pods: "oon", want: 1},
+		"all are new":               {pods: "nnn", want: none},
+		"waits for a new one":       {pods: "onN", want: none},
+		"does not wait for it":      {pods: "Non", want: 1},
+		"unhealthy does not matter": {pods: "oO", want: 1},
+		"being deleted":             {pods: "od", want: none},
+		"being created":             {pods: "o-", want: none},
+		"partition":                 {pods: "oonn", partition: 2, want: none},
+		"within the partition":      {pods: "oonn", partition: 1, want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

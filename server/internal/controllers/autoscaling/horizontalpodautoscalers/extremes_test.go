@@ -8,7 +8,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 )
 
-// TestLimitOfExtremes scales targets that are so large that twice their size is no int32.
+// TestLimitOfExtremes scales targets that are so large that twice their size overflows an int32.
 func TestLimitOfExtremes(t *testing.T) {
 	t.Parallel()
 	const large = math.MaxInt32 - 10

@@ -41,7 +41,7 @@ const period = 15 * time.Second
 func Loop() loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "horizontalpodautoscaling", Component: Component,
-		Purpose:  "sets the number of replicas of workloads by metrics",
+		Purpose:  "scales workloads according to metrics",
 		Workload: true, Begin: begin,
 		Workers: 5, // as in kube-controller-manager
 		After:   []schema.GroupResource{autoscalingv2.Resource("horizontalpodautoscalers")},
@@ -157,21 +157,16 @@ func (a *autoscaler) condition(
 	conditionType autoscalingv2.HorizontalPodAutoscalerConditionType, status corev1.ConditionStatus,
 	reason, format string, args ...any,
 ) {
-	c := autoscalingv2.HorizontalPodAutoscalerCondition{
+	type condition = autoscalingv2.HorizontalPodAutoscalerCondition
+	c := condition{
 		Type: conditionType, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...),
 		LastTransitionTime: metav1.NewTime(a.now),
 	}
-	list := a.Status.Conditions
-	for i := range list {
-		if list[i].Type == conditionType {
-			if list[i].Status == status {
-				c.LastTransitionTime = list[i].LastTransitionTime
-			}
-			list[i] = c
-			return
-		}
-	}
-	a.Status.Conditions = append(list, c)
+	loop.SetCondition(&a.Status.Conditions, c, func(c *condition) (
+		autoscalingv2.HorizontalPodAutoscalerConditionType, corev1.ConditionStatus, *metav1.Time,
+	) {
+		return c.Type, c.Status, &c.LastTransitionTime
+	})
 }
 
 func (a *autoscaler) warn(reason string, err error) {

@@ -184,7 +184,7 @@ func (m *measurement) unready(p *corev1.Pod, s sample, name corev1.ResourceName)
 	if name != corev1.ResourceCPU {
 		return false
 	}
-	ready := pods.Condition(p, corev1.PodReady)
+	ready := pods.Condition(&p.Status, corev1.PodReady)
 	if ready == nil || p.Status.StartTime == nil {
 		return true
 	}

@@ -79,8 +79,8 @@ func endOf(pod *corev1.Pod) time.Time {
 	if !end.IsZero() {
 		return end
 	}
-	if c := pods.Condition(pod, corev1.PodReady); c != nil && c.Status == corev1.ConditionFalse &&
-		!c.LastTransitionTime.IsZero() {
+	if c := pods.Condition(&pod.Status, corev1.PodReady); c != nil &&
+		c.Status == corev1.ConditionFalse && !c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time
 	}
 	if pod.DeletionTimestamp != nil {

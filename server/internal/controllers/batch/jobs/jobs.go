@@ -256,13 +256,17 @@ func (c *controller) release(ctx context.Context, pod *corev1.Pod) error {
 
 // condition returns the condition of a type if its status is true, or nil.
 func condition(job *batchv1.Job, which batchv1.JobConditionType) *batchv1.JobCondition {
-	for i := range job.Status.Conditions {
-		c := &job.Status.Conditions[i]
-		if c.Type == which && c.Status == corev1.ConditionTrue {
-			return c
-		}
+	c := loop.FindCondition(job.Status.Conditions, which, conditionFields)
+	if c == nil || c.Status != corev1.ConditionTrue {
+		return nil
 	}
-	return nil
+	return c
+}
+
+func conditionFields(c *batchv1.JobCondition) (
+	batchv1.JobConditionType, corev1.ConditionStatus, *metav1.Time,
+) {
+	return c.Type, c.Status, &c.LastTransitionTime
 }
 
 func finished(job *batchv1.Job) bool {

@@ -313,11 +313,7 @@ func (s *state) suspend() {
 	if s.finish != nil {
 		return
 	}
-	i := slices.IndexFunc(s.job.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return c.Type == batchv1.JobSuspended
-	})
-	was := i >= 0 && s.job.Status.Conditions[i].Status == corev1.ConditionTrue
-	if was == s.suspended() {
+	if was := condition(s.job, batchv1.JobSuspended) != nil; was == s.suspended() {
 		return
 	}
 	now := s.newCondition(batchv1.JobSuspended, s.suspended(), "JobSuspended", "Job suspended")
@@ -331,11 +327,7 @@ func (s *state) suspend() {
 		s.job.Status.StartTime = new(metav1.NewTime(s.now))
 		s.Recorder.Event(s.job, corev1.EventTypeNormal, "Resumed", "Job resumed")
 	}
-	if i >= 0 {
-		s.job.Status.Conditions[i] = *now
-	} else {
-		s.job.Status.Conditions = append(s.job.Status.Conditions, *now)
-	}
+	loop.SetCondition(&s.job.Status.Conditions, *now, conditionFields)
 	s.changed = true
 }
 

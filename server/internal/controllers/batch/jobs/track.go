@@ -22,7 +22,7 @@ const mostUncounted = 500
 func (s *state) track(ctx context.Context) error {
 	status := &s.job.Status
 	before := status.DeepCopy()
-	s.settle(s.uids())
+	s.countGone(s.uids())
 	release := s.note()
 	status.Active = int32(len(s.active))
 	status.Ready = s.ready()
@@ -40,7 +40,7 @@ func (s *state) track(ctx context.Context) error {
 	}
 	s.known.backoff = s.backoff
 	err := s.releaseEach(ctx, release)
-	s.settle(s.uids())
+	s.countGone(s.uids())
 	s.changed = true
 	s.end()
 	if werr := s.write(ctx); werr != nil {
@@ -89,8 +89,8 @@ func (s *state) note() []*corev1.Pod {
 	return release
 }
 
-// settle counts the uncounted pods that have lost their finalizer, or are gone.
-func (s *state) settle(have map[types.UID]bool) {
+// countGone counts the uncounted pods that have lost their finalizer, or are gone.
+func (s *state) countGone(have map[types.UID]bool) {
 	uncounted := s.job.Status.UncountedTerminatedPods
 	counted := func(list *[]types.UID, n *int32) {
 		*list = slices.DeleteFunc(*list, func(uid types.UID) bool {

@@ -168,7 +168,7 @@ func (g *graph) put(key string, o *object) {
 			g.soon(n)
 		}
 	}
-	if (old == nil || !sameOwners(old.owners, o.owners)) && !g.settled(o) {
+	if (old == nil || !sameOwners(old.owners, o.owners)) && !g.solidOwners(o) {
 		g.soon(n)
 	}
 	g.tidy(n)
@@ -296,8 +296,8 @@ func (g *graph) standing(o *object, r *metav1.OwnerReference) standing {
 	return solid
 }
 
-// settled reports whether there is nothing to do about the object's owners.
-func (g *graph) settled(o *object) bool {
+// solidOwners reports whether there is nothing to do about the object's owners.
+func (g *graph) solidOwners(o *object) bool {
 	for i := range o.owners {
 		if g.standing(o, &o.owners[i]) != solid {
 			return false

@@ -37,7 +37,7 @@ const (
 func Loop(now func() time.Time) loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "legacy-service-account-token-cleaner",
-		Purpose: "deletes token secrets that nobody has used for a year",
+		Purpose: "deletes token Secrets that have not been used for a year",
 		After:   []schema.GroupResource{corev1.Resource("secrets")},
 		Begin: func(l *loop.Controller) loop.Work {
 			c := &controller{l, now}

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // condition is a condition of a namespace that is being deleted, with its reason when all is well
@@ -49,32 +51,19 @@ func (f *findings) report(status *corev1.NamespaceStatus) bool {
 
 func (c *condition) set(status *corev1.NamespaceStatus) bool {
 	want := corev1.NamespaceCondition{
-		Type:    c.kind,
-		Status:  corev1.ConditionFalse,
-		Reason:  c.well,
-		Message: c.message,
+		Type: c.kind, Status: corev1.ConditionFalse, Reason: c.well, Message: c.message,
+		LastTransitionTime: metav1.Now(),
 	}
 	if c.wrong {
 		want.Status, want.Reason, want.Message = corev1.ConditionTrue, c.unwell, c.wrongBecauseOf
 	}
-	i := slices.IndexFunc(status.Conditions, func(is corev1.NamespaceCondition) bool {
-		return is.Type == c.kind
+	before := slices.Clone(status.Conditions)
+	loop.SetCondition(&status.Conditions, want, func(c *corev1.NamespaceCondition) (
+		corev1.NamespaceConditionType, corev1.ConditionStatus, *metav1.Time,
+	) {
+		return c.Type, c.Status, &c.LastTransitionTime
 	})
-	if i < 0 {
-		want.LastTransitionTime = metav1.Now()
-		status.Conditions = append(status.Conditions, want)
-		return true
-	}
-	is := &status.Conditions[i]
-	want.LastTransitionTime = is.LastTransitionTime
-	if *is == want {
-		return false
-	}
-	if is.Status != want.Status {
-		want.LastTransitionTime = metav1.Now()
-	}
-	*is = want
-	return true
+	return !slices.Equal(before, status.Conditions)
 }
 
 func text(err error) string {

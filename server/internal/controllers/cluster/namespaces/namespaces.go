@@ -28,7 +28,7 @@ const Name = "namespace-controller"
 func Loop() loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "namespace",
-		Purpose: "deletes what is in a namespace that is deleted",
+		Purpose: "empties namespaces that are being deleted",
 		Workers: 4, // a test suite deletes many at once
 		Begin:   begin,
 	}

@@ -33,10 +33,10 @@ import (
 const (
 	// Name is the name of the controller in kube-controller-manager.
 	Name = "resourcequota-controller"
-	// Settle is how long after the last charge of a quota its usage may be reduced. The plugin charges
-	// a quota before the object is stored, and a count in between would be too low. This process knows
-	// when its requests have ended, but not when those of other replicas have.
-	Settle = 250 * time.Millisecond
+	// ReduceAfter is how long after the last charge of a quota its usage may be reduced. The plugin
+	// charges a quota before the object is stored, and a count in between would be too low. This
+	// process knows when its requests have ended, but not when those of other replicas have.
+	ReduceAfter = 250 * time.Millisecond
 	// pause is the time between two counts for a quota whose objects change all the time.
 	pause = 20 * time.Millisecond
 	// again is when to look again for a resource that does not exist.
@@ -50,7 +50,7 @@ const (
 func Loop(charges *evaluators.Charges) loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "resourcequota",
-		Purpose: "keeps the status of ResourceQuotas",
+		Purpose: "maintains the status of ResourceQuotas",
 		After:   []schema.GroupResource{corev1.Resource("resourcequotas")},
 		Begin: func(l *loop.Controller) loop.Work {
 			c := &controller{
@@ -119,7 +119,7 @@ func (c *controller) quotaChanged(old, q *corev1.ResourceQuota) {
 	} else if old != nil && !quota.Equals(old.Status.Used, q.Status.Used) {
 		k.charged = time.Now()
 		// The object that was paid for may have been refused.
-		c.EnqueueAfter(key, Settle)
+		c.EnqueueAfter(key, ReduceAfter)
 	}
 	k.version = q.ResourceVersion
 }
@@ -131,7 +131,7 @@ func (c *controller) changed(namespace string, less bool) {
 		if key := loop.Key(q); less {
 			c.Add(key)
 		} else {
-			c.EnqueueAfter(key, Settle)
+			c.EnqueueAfter(key, ReduceAfter)
 		}
 	}
 }
@@ -154,15 +154,15 @@ func (c *controller) sync(ctx context.Context, key string) (time.Duration, error
 	if wait <= 0 {
 		k.counted = now
 	}
-	settled := k.charged.Add(Settle).Sub(now)
+	early := k.charged.Add(ReduceAfter).Sub(now)
 	c.mu.Unlock()
 	if wait > 0 {
 		return 0, loop.Poll(wait)
 	}
 	used, missing, err := c.usage(ctx, q, c.resources.cached(ctx))
 	if q.Status.Hard == nil || less(used, q.Status.Used) {
-		if settled > 0 {
-			return settled, err
+		if early > 0 {
+			return early, err
 		}
 		if k.paid != q.ResourceVersion {
 			k.paying, k.paid = c.charges.Running(q.Namespace), q.ResourceVersion
@@ -170,8 +170,8 @@ func (c *controller) sync(ctx context.Context, key string) (time.Duration, error
 		if k.paying() {
 			return 0, cmp.Or(err, error(loop.Poll(pause)))
 		}
-		// The objects of all charges up to this version are stored, if they ever are, but informers may
-		// not have them yet. If there is another charge meanwhile, the write fails.
+		// The objects of all charges up to this version are stored, if they ever are, but informers
+		// may not have them yet. If there is another charge meanwhile, the write fails.
 		used, missing, err = c.usage(ctx, q, c.resources.live(ctx))
 	}
 	if werr := c.write(ctx, k, q, used); werr != nil {

@@ -33,7 +33,7 @@ const (
 func Loop(bundle []byte) loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "root-ca-cert-publisher",
-		Purpose: `makes the ConfigMap "kube-root-ca.crt" of each namespace`,
+		Purpose: `creates the ConfigMap "kube-root-ca.crt" in each namespace`,
 		Workers: 2,
 		Begin: func(c *loop.Controller) loop.Work {
 			return pernamespace.Keeper{

@@ -22,7 +22,7 @@ const Account = "default"
 func Loop() loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "serviceaccount",
-		Purpose: `makes the ServiceAccount "default" of each namespace`,
+		Purpose: `creates the ServiceAccount "default" in each namespace`,
 		Workers: 2, Begin: begin,
 	}
 }

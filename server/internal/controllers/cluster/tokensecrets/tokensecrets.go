@@ -33,7 +33,7 @@ type Issuer interface {
 func Loop(issuer Issuer, ca []byte) loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "serviceaccount-token",
-		Purpose: "fills the token secrets of ServiceAccounts",
+		Purpose: "fills in the token Secrets of ServiceAccounts",
 		After:   []schema.GroupResource{corev1.Resource("secrets")},
 		Begin: func(l *loop.Controller) loop.Work {
 			c := &controller{

@@ -34,7 +34,7 @@ const (
 func Loop() loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "validatingadmissionpolicy-status",
-		Purpose: "checks the expressions of ValidatingAdmissionPolicies against types",
+		Purpose: "type-checks the expressions of ValidatingAdmissionPolicies",
 		Begin:   begin,
 		After:   []schema.GroupResource{admissionv1.Resource("validatingadmissionpolicies")},
 	}

@@ -1,5 +1,5 @@
-// Package endpoints has the controller that keeps the Endpoints of Services that select pods. The
-// API is deprecated, but older clients still read it.
+// Package endpoints has the controller that maintains the Endpoints of Services that select pods.
+// The API is deprecated, but older clients still read it.
 package endpoints
 
 import (
@@ -39,7 +39,7 @@ const (
 func Loop() loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "endpoint", Component: "endpoint-controller",
-		Purpose:  "keeps the Endpoints of Services that select pods",
+		Purpose:  "maintains the Endpoints of Services that select pods",
 		Workload: true, Begin: begin,
 		Workers: 5, // as in kube-controller-manager
 		After:   []schema.GroupResource{corev1.Resource("services"), corev1.Resource("endpoints")},

@@ -11,14 +11,16 @@ import (
 	"k8s.io/endpointslice/util"
 	"k8s.io/utils/dump"
 	utilnet "k8s.io/utils/net"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
 // subsetsOf returns the subsets of a Service with the given pods: one for each set of ports, with
 // all pods that have these. The order is that of kube-controller-manager, so that both agree about
 // what is up to date.
-func subsetsOf(s *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset {
+func subsetsOf(s *corev1.Service, backends []*corev1.Pod) []corev1.EndpointSubset {
 	byPorts := map[string]*corev1.EndpointSubset{}
-	for _, pod := range pods {
+	for _, pod := range backends {
 		if !util.ShouldPodBeInEndpoints(pod, s.Spec.PublishNotReadyAddresses) {
 			continue
 		}
@@ -36,7 +38,7 @@ func subsetsOf(s *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset {
 			subset = &corev1.EndpointSubset{Ports: ports}
 			byPorts[key] = subset
 		}
-		if s.Spec.PublishNotReadyAddresses || util.IsPodReady(pod) {
+		if s.Spec.PublishNotReadyAddresses || pods.Ready(pod) {
 			subset.Addresses = append(subset.Addresses, address)
 		} else {
 			subset.NotReadyAddresses = append(subset.NotReadyAddresses, address)

@@ -41,7 +41,7 @@ const (
 func Loop() loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "endpointslice", Component: "endpoint-slice-controller",
-		Purpose:  "keeps the EndpointSlices of Services that select pods",
+		Purpose:  "maintains the EndpointSlices of Services that select pods",
 		Workload: true, Begin: begin,
 		Workers: 5, // as in kube-controller-manager
 		After:   []schema.GroupResource{corev1.Resource("services")},
@@ -68,7 +68,7 @@ func begin(l *loop.Controller) loop.Work {
 		c.topology, l.Recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
-		loop.On(c.Services, c.serviceChanged), c.Pods(), loop.On(nodes, c.nodeChanged),
+		loop.On(c.Services, c.serviceChanged), pods.WithNodes(c.Pods()), loop.On(nodes, c.nodeChanged),
 		loop.On(l.Informer(&discoveryv1.EndpointSlice{}), c.sliceChanged),
 	}}
 }
@@ -98,7 +98,7 @@ func (c *controller) nodeChanged(old, node *corev1.Node) {
 	}
 	if old == nil {
 		// Pods on a node that did not exist before may be published now.
-		for _, pod := range pods.OnNode(corelisters.NewPodLister(c.Indexer(&corev1.Pod{})), node.Name) {
+		for _, pod := range pods.OnNode(c.Indexer(&corev1.Pod{}), node.Name) {
 			c.PodChanged(nil, pod)
 		}
 	}

@@ -12,8 +12,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -188,32 +190,24 @@ func nested(object map[string]any, field string) map[string]any {
 	return found
 }
 
-// setConditions makes conditions true. The time of their transition is that of the first time.
+// setConditions makes conditions true. Those that are true already keep their transition time.
 func setConditions(status map[string]any, generation int64, types ...string) {
-	list, _, _ := unstructured.NestedSlice(status, "conditions")
-	for _, t := range types {
-		wanted := map[string]any{
-			"type": t, "status": "True", "reason": t, "observedGeneration": generation,
-			"message":            "kinproc simulates it: nothing listens",
-			"lastTransitionTime": metav1.Now().UTC().Format(time.RFC3339),
-		}
-		found := false
-		for i := range list {
-			old, _ := list[i].(map[string]any)
-			if old["type"] != t {
-				continue
-			}
-			found = true
-			if old["status"] == "True" {
-				wanted["lastTransitionTime"] = old["lastTransitionTime"]
-			}
-			list[i] = wanted
-		}
-		if !found {
-			list = append(list, wanted)
-		}
+	var now struct {
+		Conditions []metav1.Condition `json:"conditions"`
 	}
-	status["conditions"] = list
+	converter := runtime.DefaultUnstructuredConverter
+	if err := converter.FromUnstructured(status, &now); err != nil {
+		now.Conditions = nil // the wrong ones are replaced
+	}
+	for _, t := range types {
+		meta.SetStatusCondition(&now.Conditions, metav1.Condition{
+			Type: t, Status: metav1.ConditionTrue, Reason: t, ObservedGeneration: generation,
+			Message: "kinproc simulates it: nothing listens",
+		})
+	}
+	if list, err := converter.ToUnstructured(&now); err == nil {
+		status["conditions"] = list["conditions"]
+	}
 }
 
 func (c *controller) update(

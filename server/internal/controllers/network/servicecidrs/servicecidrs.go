@@ -41,7 +41,7 @@ const (
 func Loop(kept []string) loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "servicecidr",
-		Purpose: "keeps ServiceCIDRs while their addresses are in use, and sets their status",
+		Purpose: "protects ServiceCIDRs whose addresses are in use, and sets their status",
 		Begin: func(l *loop.Controller) loop.Work {
 			c := &controller{l, l.Informer(&networkingv1.ServiceCIDR{}), kept}
 			return loop.Work{Sync: c.sync, Watches: []loop.Watch{loop.Keys(c.cidrs, c.Enqueue)}}

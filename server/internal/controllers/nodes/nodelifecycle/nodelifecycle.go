@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/features"
@@ -28,21 +29,21 @@ const Name = "node-lifecycle-controller"
 
 // Patience is how long nodes may not be heard of.
 type Patience struct {
-	// Grace is the time after which a node counts as unreachable. StartupGrace is the same for a node
-	// that has never said whether it is ready.
+	// Grace is the time after which a node counts as unreachable. StartupGrace is the same for a
+	// node that has never said whether it is ready.
 	Grace, StartupGrace time.Duration
-	// Settle is how long a node has not been ready when its pods are evicted. Until then, it turns out
-	// whether others fail with it.
-	Settle time.Duration
-	// Pause is the time between two such nodes of a zone, and SlowPause that in a large zone most of
-	// whose nodes are not ready.
+	// EvictAfter is how long a node has not been ready when its pods are evicted. Until then, it
+	// turns out whether others fail with it.
+	EvictAfter time.Duration
+	// Pause is the time between two such nodes of a zone, and SlowPause that in a large zone most
+	// of whose nodes are not ready.
 	Pause, SlowPause time.Duration
 }
 
 // Loop is the loop of the conditions and taints of nodes.
 func Loop() loop.Loop {
 	return With(Patience{ // as in kube-controller-manager, which looks every 5 s though
-		Grace: 50 * time.Second, StartupGrace: 60 * time.Second, Settle: time.Second,
+		Grace: 50 * time.Second, StartupGrace: 60 * time.Second, EvictAfter: time.Second,
 		Pause: 10 * time.Second, SlowPause: 100 * time.Second,
 	})
 }
@@ -51,7 +52,7 @@ func Loop() loop.Loop {
 func With(patience Patience) loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "nodelifecycle", Component: "node-controller",
-		Purpose:  "taints nodes that are not ready or not heard of any more",
+		Purpose:  "taints nodes that are not ready or have stopped reporting",
 		Workload: true, Workers: 4,
 		After: []schema.GroupResource{corev1.Resource("nodes")},
 		Begin: func(l *loop.Controller) loop.Work { return begin(l, patience) },
@@ -62,7 +63,7 @@ type controller struct {
 	*loop.Controller
 	Patience
 	nodes  corelisters.NodeLister
-	pods   corelisters.PodLister
+	pods   cache.Indexer
 	leases coordinationlisters.LeaseNamespaceLister
 	zones  *zones
 
@@ -75,7 +76,7 @@ func begin(l *loop.Controller, patience Patience) loop.Work {
 	c := &controller{
 		Controller: l, Patience: patience, heard: map[string]sign{},
 		nodes: corelisters.NewNodeLister(l.Indexer(&corev1.Node{})),
-		pods:  corelisters.NewPodLister(l.Indexer(&corev1.Pod{})),
+		pods:  l.Indexer(&corev1.Pod{}),
 		leases: coordinationlisters.NewLeaseLister(l.Indexer(&coordinationv1.Lease{})).
 			Leases(corev1.NamespaceNodeLease),
 		zones: newZones(patience),
@@ -88,11 +89,11 @@ func begin(l *loop.Controller, patience Patience) loop.Work {
 				c.nodeSeen(n)
 			}
 		}),
-		loop.On(l.Informer(&corev1.Pod{}), func(_, p *corev1.Pod) {
+		pods.WithNodes(loop.On(l.Informer(&corev1.Pod{}), func(_, p *corev1.Pod) {
 			if p != nil {
 				c.podSeen(p)
 			}
-		}),
+		})),
 		loop.On(l.Informer(&coordinationv1.Lease{}),
 			func(_, l *coordinationv1.Lease) {
 				if l != nil {
@@ -124,7 +125,8 @@ func (c *controller) nodeSeen(n *corev1.Node) {
 	c.mu.Lock()
 	s, known := c.heard[n.Name]
 	if !known {
-		// The lease may have been seen before the node, and the next renewal may be a long time away.
+		// The lease may have been seen before the node, and the next renewal may be a long time
+		// away.
 		if l, err := c.leases.Get(n.Name); err == nil && l.Spec.RenewTime != nil {
 			s.renew(l)
 		}
@@ -292,10 +294,5 @@ func (c *controller) event(n *corev1.Node, reason, format string, args ...any) {
 }
 
 func condition(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range n.Status.Conditions {
-		if n.Status.Conditions[i].Type == t {
-			return &n.Status.Conditions[i]
-		}
-	}
-	return nil
+	return loop.FindCondition(n.Status.Conditions, t, loop.NodeConditions)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
 // TestAlive looks at a node whose lease was renewed, but the informer of leases has not seen it.
@@ -46,7 +47,8 @@ func TestAlive(t *testing.T) {
 			Recorder: record.NewFakeRecorder(10),
 		},
 		Patience: patience, zones: newZones(patience),
-		nodes: corelisters.NewNodeLister(nodes), pods: corelisters.NewPodLister(empty()),
+		nodes: corelisters.NewNodeLister(nodes),
+		pods:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, pods.WithNodes(loop.Watch{}).Indexers),
 		heard: map[string]sign{"n": {at: time.Now().Add(-time.Hour)}},
 	}
 	ready := func() corev1.ConditionStatus {

@@ -18,7 +18,7 @@ func (c *controller) markPods(ctx context.Context, n *corev1.Node) error {
 			continue
 		}
 		p := found.DeepCopy()
-		ready := pods.Condition(p, corev1.PodReady)
+		ready := pods.Condition(&p.Status, corev1.PodReady)
 		ready.Status, ready.LastTransitionTime = corev1.ConditionFalse, metav1.Now()
 		ready.ObservedGeneration = p.Generation
 		_, err := c.Client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})

@@ -192,7 +192,7 @@ func (z *zones) evicts(name string, losing bool) (yes bool, wait time.Duration) 
 		return false, 0 // the caller is behind
 	}
 	in := z.zones[m.zone]
-	switch wait := max(z.patience.Settle-now.Sub(m.failed), in.next.Sub(now)); {
+	switch wait := max(z.patience.EvictAfter-now.Sub(m.failed), in.next.Sub(now)); {
 	case in.speed == reversed:
 		m.evicted = false
 		return false, 0

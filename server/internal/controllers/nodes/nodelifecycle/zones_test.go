@@ -16,7 +16,9 @@ type nodesOf struct{ ready, notReady, excluded int }
 
 // zonesWith returns zones with nodes, and the names of those that are not ready.
 func zonesWith(all map[string]nodesOf) (z *zones, names []string) {
-	z = newZones(Patience{Settle: time.Second, Pause: 10 * time.Second, SlowPause: 100 * time.Second})
+	z = newZones(Patience{
+		EvictAfter: time.Second, Pause: 10 * time.Second, SlowPause: 100 * time.Second,
+	})
 	for in, n := range all {
 		for i := range n.ready {
 			z.seen(nodeOf(in, fmt.Sprintf("%s-ready-%d", in, i), corev1.ConditionTrue))
@@ -110,7 +112,7 @@ func TestZones(t *testing.T) {
 func TestZonesChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		z := newZones(Patience{Settle: time.Second, Pause: 10 * time.Second})
+		z := newZones(Patience{EvictAfter: time.Second, Pause: 10 * time.Second})
 		for name, ready := range map[string]corev1.ConditionStatus{
 			"first": corev1.ConditionFalse, "a": corev1.ConditionTrue, "b": corev1.ConditionTrue,
 			"c": corev1.ConditionTrue,

@@ -26,7 +26,7 @@ const Name = "ttl-controller"
 func Loop() loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "ttl",
-		Purpose:  "says on each node how long its kubelet may cache Secrets and ConfigMaps",
+		Purpose:  "annotates nodes with how long kubelets may cache Secrets and ConfigMaps",
 		Workload: true, Workers: 5, Begin: begin, // as many as in kube-controller-manager
 		After: []schema.GroupResource{corev1.Resource("nodes")},
 	}

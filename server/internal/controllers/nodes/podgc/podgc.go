@@ -48,7 +48,7 @@ func Loop() loop.Loop { return Within(Limits{5 * time.Second, 12500}) }
 func Within(limits Limits) loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "podgc",
-		Purpose:  "deletes pods whose node is gone, and the oldest of many that have ended",
+		Purpose:  "deletes pods whose node is gone, and the oldest of many terminated pods",
 		Workload: true, Workers: 4,
 		After: []schema.GroupResource{corev1.Resource("pods")},
 		Begin: func(l *loop.Controller) loop.Work {
@@ -59,7 +59,7 @@ func Within(limits Limits) loop.Loop {
 			}
 			c.Add(count)
 			return loop.Work{Sync: c.sync, Watches: []loop.Watch{
-				loop.On(l.Informer(&corev1.Pod{}), c.podChanged),
+				pods.WithNodes(loop.On(l.Informer(&corev1.Pod{}), c.podChanged)),
 				loop.On(l.Informer(&corev1.Node{}), c.nodeChanged),
 			}}
 		},
@@ -98,7 +98,7 @@ func (c *controller) nodeChanged(old, n *corev1.Node) {
 	case old == nil || !outOfService(n):
 		return
 	}
-	for _, p := range pods.OnNode(c.pods, n.Name) {
+	for _, p := range pods.OnNode(c.Indexer(&corev1.Pod{}), n.Name) {
 		c.Enqueue(loop.Key(p))
 	}
 }
@@ -213,11 +213,7 @@ func (c *controller) end(ctx context.Context, p *corev1.Pod, because *corev1.Pod
 		failed := p.DeepCopy()
 		failed.Status.Phase = corev1.PodFailed
 		if because != nil {
-			if c := pods.Condition(failed, because.Type); c != nil {
-				*c = *because
-			} else {
-				failed.Status.Conditions = append(failed.Status.Conditions, *because)
-			}
+			pods.SetCondition(&failed.Status, *because)
 		}
 		_, err := c.Client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, failed, metav1.UpdateOptions{})
 		if err != nil {

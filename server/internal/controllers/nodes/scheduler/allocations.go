@@ -65,7 +65,7 @@ type answer struct {
 	results []resourcev1.AllocationResult // for each of the claims, that for extended resources last
 	err     error
 	asked   question
-	// broken is set if err is no reason why the node does not fit, and the attempt fails.
+	// broken is set if err does not say that the node does not fit, and the attempt fails.
 	broken bool
 }
 

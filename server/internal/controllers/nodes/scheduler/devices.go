@@ -251,13 +251,13 @@ type podDevices struct {
 	open      []*resourcev1.ResourceClaim // allocated once the pod has a node
 	// useless are those of the allocated claims that rule out a node.
 	useless []*resourcev1.ResourceClaim
-	// offered are the requested resources that device classes offer, and stale is the claim for them
-	// of an attempt in vain. It may be nil.
+	// offered are the requested resources that device classes offer, and stale is the claim for
+	// them of an attempt in vain. It may be nil.
 	offered []corev1.ResourceName
 	stale   *resourcev1.ResourceClaim
-	settled bool // there is an allocated claim for them, whose devices are awaited
-	// ask are the questions about nodes that may be fit for the pod to which the allocator of devices
-	// has not given an answer.
+	claimed bool // there is an allocated claim for them, whose devices are awaited
+	// ask are the questions about nodes that may be fit for the pod to which the allocator of
+	// devices has not given an answer.
 	ask []question
 }
 
@@ -446,8 +446,8 @@ func scoreAlternatives(
 type reservation struct {
 	claim      *resourcev1.ResourceClaim
 	allocation *resourcev1.AllocationResult // nil if the claim is allocated
-	// mappings say which containers use the claim, if it is one for extended resources that is to be
-	// made.
+	// mappings say which containers use the claim, if it is one for extended resources that is to
+	// be made.
 	mappings []corev1.ContainerExtendedResourceRequest
 }
 

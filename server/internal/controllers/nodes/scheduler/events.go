@@ -69,7 +69,7 @@ func (r *recorder) send(
 		r.sending.Go(func() {
 			for list := r.next(); len(list) > 0; list = r.next() {
 				for _, p := range list {
-					// An error is no reason to do anything else.
+					// An error changes nothing else.
 					_, _ = r.client.EventsV1().Events(p.event.Namespace).Create(p.ctx, p.event,
 						metav1.CreateOptions{})
 				}

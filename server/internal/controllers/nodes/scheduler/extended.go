@@ -52,7 +52,7 @@ func (a *attempt) prepareExtended() error {
 			c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" {
 			if c.Status.Allocation != nil && hasConditions(c.Status.Allocation) &&
 				resourceclaim.IsReservedForPod(a.Pod, c, false) {
-				found.allocated, found.settled = append(found.allocated, c), true
+				found.allocated, found.claimed = append(found.allocated, c), true
 			} else {
 				found.stale = c
 			}
@@ -66,7 +66,7 @@ func (a *attempt) prepareExtended() error {
 func (a *attempt) extendedClaim(
 	n *node,
 ) (*resourcev1.ResourceClaim, []corev1.ContainerExtendedResourceRequest) {
-	if a.prepared.devices.settled {
+	if a.prepared.devices.claimed {
 		return nil, nil
 	}
 	var requests []resourcev1.DeviceRequest

@@ -40,7 +40,7 @@ func (a *attempt) ineligible(f *failure) string {
 
 // preempted reports whether a pod is terminating because it was evicted for another one.
 func preempted(p *corev1.Pod) bool {
-	c := pods.Condition(p, corev1.DisruptionTarget)
+	c := pods.Condition(&p.Status, corev1.DisruptionTarget)
 	return p.DeletionTimestamp != nil && c != nil && c.Status == corev1.ConditionTrue &&
 		c.Reason == corev1.PodReasonPreemptionByScheduler
 }

@@ -72,7 +72,7 @@ func TestPreemptionInLargeCluster(t *testing.T) {
 		!maps.Equal(a.near.refused, before.near.refused) {
 		t.Error("the counts are not what they were before")
 	}
-	// What was counted step by step is what a new attempt counts.
+	// The counts that were kept step by step are those of a new attempt.
 	for _, v := range chosen.victims {
 		a.detach(v)
 	}

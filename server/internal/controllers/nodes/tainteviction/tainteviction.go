@@ -48,7 +48,7 @@ func begin(l *loop.Controller) loop.Work {
 		nodes:      corelisters.NewNodeLister(l.Indexer(&corev1.Node{})),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
-		loop.On(l.Informer(&corev1.Pod{}), c.podChanged),
+		pods.WithNodes(loop.On(l.Informer(&corev1.Pod{}), c.podChanged)),
 		loop.On(l.Informer(&corev1.Node{}), c.nodeChanged),
 	}}
 }
@@ -82,7 +82,7 @@ func (c *controller) nodeChanged(old, n *corev1.Node) {
 	if n == nil {
 		n = old
 	}
-	for _, p := range pods.OnNode(c.pods, n.Name) {
+	for _, p := range pods.OnNode(c.Indexer(&corev1.Pod{}), n.Name) {
 		c.Enqueue(loop.Key(p))
 	}
 }
@@ -152,9 +152,7 @@ func tolerance(
 func (c *controller) evict(ctx context.Context, p *corev1.Pod) error {
 	client := c.Client.CoreV1().Pods(p.Namespace)
 	marked := p.DeepCopy()
-	marked.Status.Conditions = slices.DeleteFunc(marked.Status.Conditions,
-		func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
-	marked.Status.Conditions = append(marked.Status.Conditions, corev1.PodCondition{
+	pods.SetCondition(&marked.Status, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager",
 		Message:            "Taint manager: deleting due to NoExecute taint",
 		ObservedGeneration: p.Generation, LastTransitionTime: metav1.Now(),

@@ -30,7 +30,7 @@ const patience = 2 * time.Minute
 func Loop() loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "disruption", Component: "controllermanager",
-		Purpose:  "counts how many pods PodDisruptionBudgets allow to evict",
+		Purpose:  "counts the evictions that PodDisruptionBudgets allow",
 		Workload: true, Begin: begin,
 		After: []schema.GroupResource{policyv1.Resource("poddisruptionbudgets")},
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/features"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
 // Name is the name of the loop in kube-controller-manager.
@@ -53,8 +54,8 @@ type controller struct {
 	rules                   cache.SharedIndexInformer // nil if there are none
 
 	mu sync.Mutex
-	// pending are the pods that have to go, by their keys, and evicted is how many pods the loop has
-	// deleted because of each rule. Both are guarded by mu.
+	// pending are the pods that have to go, by their keys, and evicted is how many pods the loop
+	// has deleted because of each rule. Both are guarded by mu.
 	pending map[string]types.UID
 	evicted map[types.UID]int
 }
@@ -217,9 +218,7 @@ func (c *controller) forget(key string) bool {
 func (c *controller) evict(ctx context.Context, p *corev1.Pod) error {
 	client := c.Client.CoreV1().Pods(p.Namespace)
 	marked := p.DeepCopy()
-	marked.Status.Conditions = slices.DeleteFunc(marked.Status.Conditions,
-		func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
-	marked.Status.Conditions = append(marked.Status.Conditions, corev1.PodCondition{
+	pods.SetCondition(&marked.Status, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 		Reason:             "DeletionByDeviceTaintManager",
 		Message:            "Device Taint manager: deleting due to NoExecute taint",

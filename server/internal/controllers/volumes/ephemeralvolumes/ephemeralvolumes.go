@@ -1,5 +1,5 @@
-// Package ephemeralvolumes makes the claims of the ephemeral volumes of pods. The garbage collector
-// deletes them with their pods.
+// Package ephemeralvolumes creates the claims of the ephemeral volumes of pods. The garbage
+// collector deletes them with their pods.
 package ephemeralvolumes
 
 import (
@@ -26,7 +26,7 @@ const Name = "ephemeral-volume-controller"
 func Loop() loop.Loop {
 	return loop.Loop{
 		Name: Name, Alias: "ephemeral-volume", Component: "ephemeral_volume",
-		Purpose:  "makes the claims of the ephemeral volumes of pods",
+		Purpose:  "creates the claims of the ephemeral volumes of pods",
 		Workload: true, Workers: 4, Begin: begin,
 		After: []schema.GroupResource{corev1.Resource("pods")},
 	}

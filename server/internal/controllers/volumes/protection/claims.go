@@ -22,7 +22,7 @@ const ClaimsName = "persistentvolumeclaim-protection-controller"
 func Claims() loop.Loop {
 	return loop.Loop{
 		Name: ClaimsName, Alias: "pvc-protection",
-		Purpose: "keeps deleted PersistentVolumeClaims while pods use them, and says which are unused",
+		Purpose: "protects PersistentVolumeClaims that pods use, and reports unused ones",
 		After:   []schema.GroupResource{corev1.Resource("persistentvolumeclaims")},
 		Begin: saysUnused(begin(func(c *loop.Controller) protection[*corev1.PersistentVolumeClaim] {
 			return protection[*corev1.PersistentVolumeClaim]{

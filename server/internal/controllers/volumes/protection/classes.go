@@ -22,7 +22,7 @@ const ClassesName = "volumeattributesclass-protection-controller"
 func Classes() loop.Loop {
 	return loop.Loop{
 		Name: ClassesName, Alias: "vac-protection",
-		Purpose: "keeps deleted VolumeAttributesClasses while they are in use",
+		Purpose: "protects VolumeAttributesClasses that are in use",
 		After:   []schema.GroupResource{storagev1.Resource("volumeattributesclasses")},
 		Begin: begin(func(c *loop.Controller) protection[*storagev1.VolumeAttributesClass] {
 			return protection[*storagev1.VolumeAttributesClass]{

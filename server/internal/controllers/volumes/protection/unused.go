@@ -75,12 +75,14 @@ func claimsOf(p *corev1.Pod) (keys []string) {
 }
 
 func conditionOf(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimCondition {
-	for i := range c.Status.Conditions {
-		if c.Status.Conditions[i].Type == corev1.PersistentVolumeClaimUnused {
-			return &c.Status.Conditions[i]
-		}
-	}
-	return nil
+	return loop.FindCondition(c.Status.Conditions, corev1.PersistentVolumeClaimUnused,
+		conditionFields)
+}
+
+func conditionFields(c *corev1.PersistentVolumeClaimCondition) (
+	corev1.PersistentVolumeClaimConditionType, corev1.ConditionStatus, *metav1.Time,
+) {
+	return c.Type, c.Status, &c.LastTransitionTime
 }
 
 func (u unused) sync(ctx context.Context, key string) error {
@@ -105,11 +107,7 @@ func (u unused) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	claim = claim.DeepCopy()
-	if is := conditionOf(claim); is != nil {
-		*is = says
-	} else {
-		claim.Status.Conditions = append(claim.Status.Conditions, says)
-	}
+	loop.SetCondition(&claim.Status.Conditions, says, conditionFields)
 	_, err = u.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, claim,
 		metav1.UpdateOptions{})
 	return loop.IgnoreNotFound(err)

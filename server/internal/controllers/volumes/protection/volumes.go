@@ -17,7 +17,7 @@ const VolumesName = "persistentvolume-protection-controller"
 func Volumes() loop.Loop {
 	return loop.Loop{
 		Name: VolumesName, Alias: "pv-protection",
-		Purpose: "keeps deleted PersistentVolumes while claims are bound to them",
+		Purpose: "protects PersistentVolumes that are bound to claims",
 		After:   []schema.GroupResource{corev1.Resource("persistentvolumes")},
 		Begin: begin(func(c *loop.Controller) protection[*corev1.PersistentVolume] {
 			return protection[*corev1.PersistentVolume]{

@@ -31,7 +31,7 @@ const claimPrefix = "claim:"
 func Loop() loop.Loop {
 	return loop.Loop{
 		Name: Name, Component: "resource_claim",
-		Purpose:  "makes the ResourceClaims of pods, and frees those that no pod uses anymore",
+		Purpose:  "creates the ResourceClaims of pods, and frees those that no pod uses any more",
 		Workload: true, Workers: 4, Begin: begin,
 		// A pod may name a template that does not exist.
 		After: []schema.GroupResource{corev1.Resource("pods"), resourcev1.Resource("resourceclaims")},

@@ -1,0 +1,160 @@
+package develop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kinproc/kinproc/server/extension"
+	"github.com/kinproc/kinproc/server/internal/install"
+)
+
+// Extension is an extension API server to develop.
+type Extension struct {
+	Project
+	Address    string // where it listens
+	Unregister bool   // whether to take back its registration at the end
+}
+
+// extensionServer is one that is developed.
+type extensionServer struct {
+	Extension
+	work      string // a temporary folder: program, objects, certificates, registration
+	announced sync.WaitGroup
+}
+
+// Run builds and runs the server until ctx ends, and again after each change of a file.
+func (e Extension) Run(ctx context.Context) (err error) {
+	d := &extensionServer{Extension: e}
+	if d.work, err = os.MkdirTemp("", "kinproc-extension-"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel() // of all announcements too
+		d.announced.Wait()
+		if e.Unregister {
+			err = errors.Join(err, d.unregister())
+		}
+		err = errors.Join(err, os.RemoveAll(d.work))
+	}()
+	r := reloader{Project: e.Project, main: ".", program: programFile(d.work, "server")}
+	endAnnounce := context.CancelFunc(func() {})
+	r.start = func(ctx context.Context) (*exec.Cmd, error) {
+		endAnnounce() // of the program before
+		ctx, endAnnounce = context.WithCancel(ctx)
+		d.announced.Go(func() { d.announce(ctx) })
+		return exec.Command(r.program, "--kubeconfig="+e.Kubeconfig, "--listen="+e.Address,
+			"--register", "--data-dir="+filepath.Join(d.work, "objects"),
+			"--registration="+d.registration(),
+			"--cert-dir="+filepath.Join(d.work, "certificates")), nil
+	}
+	r.run(ctx)
+	return nil
+}
+
+func (e *extensionServer) registration() string {
+	return filepath.Join(e.work, "registration.yaml")
+}
+
+// announce prints the state of the server's APIServices as it changes, until each is available.
+func (e *extensionServer) announce(ctx context.Context) {
+	var r *extension.Registration
+	if wait.PollUntilContextCancel(ctx, sourceInterval, true,
+		func(context.Context) (_ bool, err error) {
+			r, err = ReadRegistration(e.registration())
+			return err == nil, nil
+		}) != nil {
+		return
+	}
+	client, err := dynamic.NewForConfig(e.Config)
+	if err != nil {
+		return
+	}
+	services := client.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices"))
+	for _, a := range r.APIServices {
+		last := ""
+		err := install.Await(ctx, services, a.Name, func(u *unstructured.Unstructured) error {
+			missing, state := install.Availability(u), "available"
+			if missing != nil {
+				state = missing.Error()
+			}
+			if state != last {
+				fmt.Fprintf(e.Out, "%s: %s\n", a.Name, state)
+				last = state
+			}
+			return missing
+		})
+		if err != nil && ctx.Err() == nil {
+			fmt.Fprintf(e.Err, "kinproc: %v\n", err)
+		}
+	}
+}
+
+// unregister removes what the server has registered.
+func (e *extensionServer) unregister() error {
+	r, err := ReadRegistration(e.registration())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was never ready
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), programStop)
+	defer cancel()
+	return extension.Unregister(ctx, e.Config, r)
+}
+
+// Reachable returns an address with a free port, which restarts keep: the given one, or one of
+// those of this machine from which it reaches the control plane.
+func Reachable(listen, controlPlane string) (string, error) {
+	if listen == "" {
+		host, err := localHost(controlPlane)
+		if err != nil {
+			return "", fmt.Errorf("%w; name an address that the control plane reaches with --listen", err)
+		}
+		listen = net.JoinHostPort(host, "0")
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return "", fmt.Errorf("listen on %q: %w", listen, err)
+	}
+	defer l.Close()
+	if tcp := l.Addr().(*net.TCPAddr); tcp.IP.IsUnspecified() {
+		return "", fmt.Errorf("--listen=%s: name the one address at which the control plane reaches the "+
+			"server", listen)
+	}
+	return l.Addr().String(), nil
+}
+
+// localHost returns the address from which this machine connects to a server.
+func localHost(server string) (string, error) {
+	u, _, err := rest.DefaultServerURL(server, "", schema.GroupVersion{}, true)
+	if err != nil {
+		return "", err
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	// UDP finds the way without sending anything.
+	conn, err := net.Dial("udp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr).IP.String(), nil
+}

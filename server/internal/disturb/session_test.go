@@ -1,0 +1,36 @@
+package disturb
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A controller whose pauses are longer than the time to settle is refused, with a longer time.
+func TestStayIdle(t *testing.T) {
+	t.Parallel()
+	for pause, want := range map[time.Duration]string{
+		90 * time.Second: "idle for 1m30s (create namespaces copy (occurrence 2)): use a longer time to settle, such as --settle 2m16s",
+		time.Hour:        "",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewSession(Disturbance{})
+			change := func() {
+				_, index := s.record(Entry{Op: Op{Verb: "create", Resource: namespaces, Name: "copy"}, By: Controller})
+				s.changed(index, true, "")
+			}
+			change()
+			later := time.AfterFunc(pause, change)
+			defer later.Stop()
+			time.Sleep(time.Minute) // the system seems to be idle
+			err := s.stayIdle(t.Context(), 2*time.Minute)
+			switch {
+			case want == "" && err != nil:
+				t.Errorf("a pause of %v: %v, want no error", pause, err)
+			case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+				t.Errorf("a pause of %v: %v, want %q", pause, err, want)
+			}
+		})
+	}
+}
