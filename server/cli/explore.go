@@ -185,7 +185,7 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 			*disturb.Outcome, error,
 		) {
 			if baseline == nil {
-				defer o.load.add(time.Now(), develop.ProcessorTime())
+				defer o.load.add(develop.UsedProcessors())
 			}
 			return x.try(ctx, from, o.act, session, baseline)
 		},
@@ -292,21 +292,24 @@ func (o *exploreOptions) chooseNetworks(s streams) {
 	}
 }
 
-// load is how busy the undisturbed runs kept the processors.
-type load struct{ elapsed, running time.Duration }
+// load is how long the undisturbed runs used the processors, and how long the processors were idle
+// meanwhile.
+type load struct{ running, idle time.Duration }
 
-// add adds a run, which began at a time, when so much time of processors had been used.
-func (l *load) add(begin time.Time, used time.Duration) {
-	l.elapsed += time.Since(begin)
-	l.running += develop.ProcessorTime() - used
+// add adds a run, which began when processors had done so much.
+func (l *load) add(begin develop.Processors) {
+	end := develop.UsedProcessors()
+	l.running += end.Running - begin.Running
+	l.idle += end.Idle - begin.Idle
 }
 
-// parallel returns how many runs keep processors busy. A run waits most of the time. Some of the
-// processors' time stays free, so that no run looks idle because it cannot run.
+// parallel returns how many runs keep processors busy. A run waits most of the time, but what others
+// use meanwhile is not free. Some of the processors' time stays free, so that no run looks idle
+// because it cannot run.
 func (l *load) parallel(processors int) int {
 	const share, most = 0.8, 8 // of each processor
-	n := int(share * float64(processors) * float64(l.elapsed) / float64(max(l.running, 1)))
-	return min(max(n, processors), most*processors)
+	n := share * float64(l.running+l.idle) / float64(max(l.running, 1))
+	return int(min(max(n, float64(processors)), float64(most*processors)))
 }
 
 // asUsage returns an error about --run or --always as one of usage.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -102,14 +103,23 @@ func (n *Network) listen() (listener net.Listener, err error) {
 	return listener, err
 }
 
-// ProcessorTime returns how long this process and the programs that it has waited for have run.
-func ProcessorTime() time.Duration {
-	var sum time.Duration
+// Processors is how long this process and the programs that it has waited for have run, and how long
+// the processors of the machine have had nothing to do, both since some time in the past.
+type Processors struct{ Running, Idle time.Duration }
+
+// UsedProcessors returns what processors have done until now.
+func UsedProcessors() Processors {
+	var p Processors
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var used unix.Rusage
 		if unix.Getrusage(who, &used) == nil { // who exists
-			sum += time.Duration(used.Utime.Nano() + used.Stime.Nano())
+			p.Running += time.Duration(used.Utime.Nano() + used.Stime.Nano())
 		}
 	}
-	return sum
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if stat, err := fs.Stat(); err == nil {
+			p.Idle = time.Duration((stat.CPUTotal.Idle + stat.CPUTotal.Iowait) * float64(time.Second))
+		}
+	}
+	return p
 }

@@ -23,5 +23,8 @@ func (n *Network) do(f func() error) error { return f() }
 
 func (n *Network) listen() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 
-// ProcessorTime returns 0.
-func ProcessorTime() time.Duration { return 0 }
+// Processors is what processors have done.
+type Processors struct{ Running, Idle time.Duration }
+
+// UsedProcessors returns zero.
+func UsedProcessors() Processors { return Processors{} }
