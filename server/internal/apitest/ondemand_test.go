@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -23,7 +24,11 @@ import (
 // about all of them, at the same time.
 func TestOnDemandGroups(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, servertest.WithoutControllers)
+	// With the race detector, beside other tests, the documents may take longer than a minute, after
+	// which the server would give up.
+	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
+		o.RequestTimeout = 10 * time.Minute
+	})
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig()).RESTClient()
 	paths := []string{
 		"/", "/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/apis/apps/v1/deployments",
