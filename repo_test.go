@@ -141,12 +141,13 @@ var rooms = map[string][]string{
 	"server/internal/explorer": {
 		"server/internal/disturb", "server/internal/invariant", "server/internal/nearest",
 	},
+	"server/internal/program": {"server/internal/auth/pki", "server/internal/plainfile"},
 	"server/servertest": {
 		"chain/fault", "chain/history", "server", "server/internal/install",
 	},
 	"server/servertest/explore": {
 		"server", "server/servertest", "server/internal/disturb", "server/internal/explorer",
-		"server/internal/invariant",
+		"server/internal/invariant", "server/internal/program",
 	},
 	"server/serverflags": {"server"},
 	"server/extension": {

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/cli/internal/develop"
 	"github.com/kinproc/kinproc/server/internal/disturb"
 	"github.com/kinproc/kinproc/server/internal/explorer"
 	"github.com/kinproc/kinproc/server/internal/invariant"
+	"github.com/kinproc/kinproc/server/internal/program"
 )
 
 // exploreOptions are the flags of kinproc explore.
@@ -40,6 +40,7 @@ type exploreOptions struct {
 	only                  []string
 	list                  bool
 	output, junit, report string
+	emit                  string
 	logs                  string
 	server                server.Options // some of them
 	load                  load
@@ -113,6 +114,8 @@ tried.`,
 	f.StringVar(&o.junit, "junit", "", "file for a report in JUnit's format")
 	f.StringVar(&o.logs, "logs", "", "directory for a file with what the controller prints for each of "+
 		"its lives")
+	f.StringVar(&o.emit, "emit-test", "", "new file for a test in Go that repeats the findings, such as "+
+		"findings_test.go")
 	f.StringVar(&o.report, "html", "", "file for a report as a web page")
 	return cmd
 }
@@ -147,8 +150,14 @@ func (o *exploreOptions) validate() error {
 	if reportFormats[o.output] == nil {
 		errs = append(errs, fmt.Errorf("--output %q: must be text, json or github", o.output))
 	}
-	if len(errs) > 0 {
-		return usageError{errors.Join(errs...)}
+	errs = append(errs, o.checkEmit())
+	for _, path := range []string{o.junit, o.report, o.emit} {
+		if _, err := os.Stat(filepath.Dir(path)); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return usageError{err}
 	}
 	return nil
 }
@@ -158,8 +167,7 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 	if err := o.validate(); err != nil {
 		return err
 	}
-	program, err := exec.LookPath(args[0])
-	if err != nil {
+	if _, err := exec.LookPath(args[0]); err != nil {
 		return usageError{err}
 	}
 	setLogging(0)
@@ -173,7 +181,7 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 	if err != nil {
 		return err
 	}
-	x := &exploring{exploreOptions: o, program: program, args: args}
+	x := &exploring{exploreOptions: o, args: args}
 	var from *server.Snapshot
 	e := explorer.Exploration{
 		Prepare: func(ctx context.Context) (err error) {
@@ -185,7 +193,7 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 			*disturb.Outcome, error,
 		) {
 			if baseline == nil {
-				defer o.load.add(develop.UsedProcessors())
+				defer o.load.add(program.UsedProcessors())
 			}
 			return x.try(ctx, from, o.act, session, baseline)
 		},
@@ -219,7 +227,7 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 		return err
 	}
 	// What was found until an error or an interrupt is reported too.
-	if err := errors.Join(o.write(s, r), err); err != nil {
+	if err := errors.Join(o.write(s, r, args), err); err != nil {
 		return err
 	}
 	if r.Findings > 0 {
@@ -231,17 +239,17 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 // newCase returns the program and the scripts, and what ends their network. The control plane is the
 // one to which requests go that need a connection of their own.
 func (o *exploreOptions) newCase(
-	direct *rest.Config, session *disturb.Session, program string, args, acts []string,
+	direct *rest.Config, session *disturb.Session, args, acts []string,
 ) (*disturb.Case, func(), error) {
-	var network *develop.Network
+	var network *program.Network
 	if o.networks {
 		var err error
-		if network, err = develop.NewNetwork(); err != nil {
+		if network, err = program.NewNetwork(); err != nil {
 			return nil, nil, err
 		}
 	}
-	access := func(config *rest.Config) develop.Access {
-		return develop.Access{Config: config, Upgrades: direct, Network: network}
+	access := func(config *rest.Config) program.Access {
+		return program.Access{Config: config, Upgrades: direct, Network: network}
 	}
 	var log func() (io.WriteCloser, error)
 	if o.logs != "" {
@@ -249,10 +257,10 @@ func (o *exploreOptions) newCase(
 	}
 	return &disturb.Case{
 		Controller: func(ctx context.Context, config *rest.Config) error {
-			return develop.RunController(ctx, access(config), program, args, log)
+			return program.RunController(ctx, access(config), args, log)
 		},
 		Act: func(ctx context.Context, config *rest.Config, waitIdle func()) error {
-			return develop.RunScripts(ctx, access(config), acts, waitIdle)
+			return program.RunScripts(ctx, access(config), acts, waitIdle)
 		},
 		Always: o.rules, HoldWhileWaiting: o.hold,
 		Settle: o.settle, Patience: o.patience, Silence: o.patience / 3,
@@ -279,7 +287,7 @@ func (o *exploreOptions) chooseNetworks(s streams) {
 		o.parallel = 1
 		return
 	}
-	network, err := develop.NewNetwork()
+	network, err := program.NewNetwork()
 	network.Close()
 	o.networks = err == nil
 	switch {
@@ -297,8 +305,8 @@ func (o *exploreOptions) chooseNetworks(s streams) {
 type load struct{ running, idle time.Duration }
 
 // add adds a run, which began when processors had done so much.
-func (l *load) add(begin develop.Processors) {
-	end := develop.UsedProcessors()
+func (l *load) add(begin program.Processors) {
+	end := program.UsedProcessors()
 	l.running += end.Running - begin.Running
 	l.idle += end.Idle - begin.Idle
 }
@@ -325,11 +333,18 @@ func asUsage(err error) error {
 }
 
 // write writes the report to standard output, and to the files that the flags name.
-func (o *exploreOptions) write(s streams, r *explorer.Report) error {
+func (o *exploreOptions) write(s streams, r *explorer.Report, args []string) error {
 	if err := reportFormats[o.output](r, s.out); err != nil {
 		return err
 	}
-	return errors.Join(writeReport(r, o.junit, junitReport), writeReport(r, o.report, htmlReport))
+	emit := ""
+	if r.Findings > 0 {
+		emit = o.emit
+	}
+	return errors.Join(writeReport(r, o.junit, junitReport), writeReport(r, o.report, htmlReport),
+		writeReport(r, emit, func(r *explorer.Report, w io.Writer) error {
+			return o.emitTest(r, args, w)
+		}))
 }
 
 // writeReport writes to a file, if it has a name.

@@ -16,8 +16,7 @@ import (
 // exploring is the exploration of a program.
 type exploring struct {
 	*exploreOptions
-	program string
-	args    []string
+	args []string
 }
 
 // options returns those of each control plane.
@@ -54,7 +53,7 @@ func (x *exploring) try(
 		if err != nil {
 			return err
 		}
-		c, end, err := x.newCase(srv.RESTConfig(), session, x.program, x.args, acts)
+		c, end, err := x.newCase(srv.RESTConfig(), session, x.args, acts)
 		if err != nil {
 			return err
 		}

@@ -32,6 +32,13 @@ func (d Disturbance) Target() Target {
 	return t
 }
 
+// Target returns the write of the controller at which it crashes.
+func (s Second) Target() Target {
+	t := s.At.target()
+	t.Caller, t.By = s.Caller, Controller.String()
+	return t
+}
+
 func (o Op) target() Target {
 	return Target{
 		Verb: o.Verb, Resource: o.Resource.GroupResource().String(), Subresource: o.Subresource,

@@ -57,6 +57,8 @@ type Exploration struct {
 	// try the case without some of them. Default: nothing is left out.
 	Parts   []Part
 	Without func(ctx context.Context, out []bool) (Try, error)
+
+	begin time.Time
 }
 
 // A Part is something that a user does in an act, or, if Act is 0, that there is from the start.
@@ -87,23 +89,23 @@ func (e *UnknownError) Error() string {
 // Run explores. With an error, such as that of an interrupt, it returns the report of what was
 // tried, or nil if the error came before the first disturbance was to be tried.
 func (e *Exploration) Run(ctx context.Context) (*Report, error) {
-	begin := time.Now()
+	e.begin = time.Now()
 	baseline, all, err := e.plan(ctx)
 	if err != nil {
 		return nil, err
 	}
-	results, overBudget, err := e.tryAll(ctx, baseline, all, begin)
+	results, overBudget, err := e.tryAll(ctx, baseline, all)
 	if e.Pairs && err == nil {
 		var pairs []disturb.Disturbance
 		if pairs, err = e.pairs(results); err == nil {
 			var more []*Result
 			var over bool
-			more, over, err = e.tryAll(ctx, baseline, pairs, begin)
+			more, over, err = e.tryAll(ctx, baseline, pairs)
 			overBudget = overBudget || over
 			all, results = append(all, pairs...), append(results, more...)
 		}
 	}
-	report := newReport(all, results, time.Since(begin))
+	report := newReport(all, results, time.Since(e.begin))
 	report.OverBudget = overBudget
 	report.Writes, report.Unserved = baseline.Writes(), baseline.Unserved()
 	return report, err
@@ -152,10 +154,11 @@ func isOfPairs(pattern string) bool {
 // List returns the names of the disturbances that Run would try, in their order. To know the pairs,
 // it tries the others.
 func (e *Exploration) List(ctx context.Context) ([]string, error) {
+	e.begin = time.Now()
 	baseline, all, err := e.plan(ctx)
 	if e.Pairs && err == nil {
 		var results []*Result
-		if results, _, err = e.tryAll(ctx, baseline, all, time.Now()); err == nil {
+		if results, _, err = e.tryAll(ctx, baseline, all); err == nil {
 			var pairs []disturb.Disturbance
 			pairs, err = e.pairs(results)
 			all = append(all, pairs...)
@@ -270,7 +273,7 @@ func selected(all []disturb.Disturbance, patterns []string) ([]disturb.Disturban
 // tryAll returns the results of the disturbances, which are nil of those that were not tried, and
 // whether the budget ran out.
 func (e *Exploration) tryAll(
-	ctx context.Context, baseline *disturb.Baseline, all []disturb.Disturbance, begin time.Time,
+	ctx context.Context, baseline *disturb.Baseline, all []disturb.Disturbance,
 ) (results []*Result, overBudget bool, err error) {
 	scope := e.Scope
 	if scope == nil {
@@ -316,7 +319,7 @@ func (e *Exploration) tryAll(
 		})
 	}
 	for i := range all {
-		overBudget = e.Budget > 0 && time.Since(begin) > e.Budget
+		overBudget = e.overBudget()
 		if ctx.Err() != nil || overBudget {
 			break
 		}
@@ -325,6 +328,11 @@ func (e *Exploration) tryAll(
 	close(next)
 	workers.Wait()
 	return results, overBudget, context.Cause(ctx)
+}
+
+// overBudget reports whether the budget has run out.
+func (e *Exploration) overBudget() bool {
+	return e.Budget > 0 && time.Since(e.begin) > e.Budget
 }
 
 // tryOne tries a disturbance, and once more if that finds something. If the second try has an

@@ -15,6 +15,9 @@ func (e *Exploration) minimise(ctx context.Context, found *disturb.Finding) erro
 		if out[i] || e.Parts[i].Act > 0 && e.Parts[i].Act == found.Disturbance.At.Act {
 			return false, nil
 		}
+		if e.overBudget() {
+			return false, nil
+		}
 		out[i] = true
 		same, err := e.findsWithout(ctx, out, found)
 		out[i] = same

@@ -25,8 +25,10 @@ type Result struct {
 	Kind string `json:"kind"`
 	What string `json:"what"`
 	// At is the write that is disturbed, or the object or the resource whose events are.
-	At      disturb.Target `json:"at"`
-	Seconds float64        `json:"seconds"`
+	At disturb.Target `json:"at"`
+	// Then is the second write of a pair, at which the controller crashes too.
+	Then    *disturb.Target `json:"then,omitempty"`
+	Seconds float64         `json:"seconds"`
 	// Happened is false if the controller did not do this time what was to be disturbed.
 	Happened bool `json:"happened"`
 	// Finding is nil if the controller has recovered.
@@ -39,7 +41,12 @@ type Result struct {
 
 // newResult returns the result of a disturbance that has not been tried yet.
 func newResult(d disturb.Disturbance) *Result {
-	return &Result{Name: d.Name(), Kind: d.KindName(), What: d.What(), At: d.Target()}
+	r := &Result{Name: d.Name(), Kind: d.KindName(), What: d.What(), At: d.Target()}
+	if d.Then.Kind != disturb.None {
+		then := d.Then.Target()
+		r.Then = &then
+	}
+	return r
 }
 
 // newReport returns the report of some disturbances, whose results are nil if they were not tried.

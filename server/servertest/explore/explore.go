@@ -82,6 +82,12 @@ type Test struct {
 	// Default: 3 seconds; in a bubble, ten minutes.
 	Patience time.Duration
 
+	// Only selects the disturbances to try: by their names, by patterns as of [path.Match], or by
+	// their kind, such as "crash-after". One that selects nothing fails the test. Default: all.
+	Only []string
+	// Parallel limits how many disturbances are tried at the same time. Default: the number of
+	// processors.
+	Parallel int
 	// Max limits the number of disturbances. The environment variable KINPROC_EXPLORE_MAX has
 	// precedence. Default: no limit; 20 with go test -short.
 	Max int
@@ -108,7 +114,7 @@ type TB interface {
 
 // Run disturbs a controller. Each disturbance is a subtest, which fails with a report if the
 // controller does not recover from it. Select one with the flag -run of go test, and it happens
-// again. As many run at the same time as there are processors.
+// again.
 func Run(t *testing.T, test Test) {
 	t.Helper()
 	run(t, test, func(t *testing.T, report string) {
@@ -138,6 +144,9 @@ func (t *Test) validate() error {
 	}
 	if t.Act == nil {
 		errs = append(errs, errors.New("the field Act is nil"))
+	}
+	if t.Parallel < 0 {
+		errs = append(errs, errors.New("the field Parallel is negative"))
 	}
 	_, err := invariant.ParseAll(t.Always)
 	return errors.Join(append(errs, err)...)

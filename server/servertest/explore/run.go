@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"os"
@@ -80,15 +81,23 @@ func run(t *testing.T, test Test, fail func(t *testing.T, report string)) []Find
 					p.Findings, p.Left.Round(time.Second))
 			}
 		},
-		Pairs: test.Pairs, Max: test.max(), Budget: test.Budget, Seed: test.Seed,
-		Parallel: func() int { return runtime.GOMAXPROCS(0) },
+		Names: test.Only, Pairs: test.Pairs, Max: test.max(), Budget: test.Budget, Seed: test.Seed,
+		Parallel: func() int { return cmp.Or(test.Parallel, runtime.GOMAXPROCS(0)) },
 	}
-	if ref, by := test.since(); ref != "" {
+	ref, by := test.since()
+	unchanged := 0
+	if ref != "" {
 		changed, err := changesSince(context.Background(), ref)
 		if err != nil {
 			t.Fatalf("explore: %s: %v", by, err)
 		}
-		e.Only = changed.concern
+		e.Only = func(d disturb.Disturbance) bool {
+			concerned := changed.concern(d)
+			if !concerned {
+				unchanged++
+			}
+			return concerned
+		}
 	}
 	report, err := e.Run(context.Background())
 	if err != nil {
@@ -100,6 +109,10 @@ func run(t *testing.T, test Test, fail func(t *testing.T, report string)) []Find
 	}
 	t.Logf("explore: %d disturbances in %.1f s: %d findings", len(report.Results), report.Seconds,
 		report.Findings)
+	if unchanged > 0 {
+		t.Logf("explore: %d disturbances were left out, because their line of code is as in %s", unchanged,
+			ref)
+	}
 	missing := 0
 	var findings []Finding
 	for _, r := range report.Results {

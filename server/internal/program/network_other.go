@@ -1,6 +1,6 @@
 //go:build !linux
 
-package develop
+package program
 
 import (
 	"errors"

@@ -1,4 +1,7 @@
-package develop
+// Package program runs what an exploration needs: a controller that is a program, and the scripts of a
+// user. They reach a control plane of this process by a kubeconfig, and can have a network of their
+// own.
+package program
 
 import (
 	"bytes"
@@ -43,15 +46,13 @@ func (a Access) run(cmd *exec.Cmd) error {
 	return cmd.Wait()
 }
 
-// RunController runs a controller, and kills it when ctx ends. What it prints goes to a new log too,
-// unless newLog is nil.
+// RunController runs a controller by its name and arguments, and kills it when ctx ends. What it
+// prints goes to a new log too, unless newLog is nil.
 func RunController(
-	ctx context.Context, to Access, program string, args []string,
-	newLog func() (io.WriteCloser, error),
+	ctx context.Context, to Access, args []string, newLog func() (io.WriteCloser, error),
 ) error {
 	return to.withProxy(func(kubeconfig string) (err error) {
-		cmd := exec.CommandContext(ctx, program, args[1:]...) // ends it by SIGKILL
-		cmd.Args[0] = args[0]
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...) // ends it by SIGKILL
 		out := &tail{}
 		cmd.Stdout = out
 		if newLog != nil {

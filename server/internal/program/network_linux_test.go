@@ -1,4 +1,4 @@
-package develop
+package program
 
 import (
 	"errors"
