@@ -110,6 +110,8 @@ var unsteady = []struct {
 	what    *regexp.Regexp
 	instead string
 }{
+	// A start says so if it takes longer than a second.
+	{regexp.MustCompile(`(?m)^kinproc: still starting after .*\n`), ""},
 	{regexp.MustCompile(`\d+(\.\d+)? ?(ns|µs|ms|s|m)\b`), "TIME"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`), "TIME"},
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
