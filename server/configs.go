@@ -255,6 +255,12 @@ func (o *Options) nodeKinds() []simulated.Kind {
 	return kinds
 }
 
+// marks returns what the nodes have that are simulated. The selector has been validated.
+func (o *Options) marks() simulated.Marks {
+	marks, _ := simulated.ParseMarks(o.SimulateNodesMatching)
+	return marks
+}
+
 // behaviors returns the behaviors of simulated pods, which do not run yet, or nil if there are
 // none.
 func (o configs) behaviors(r *requests.Requests) (*simulated.Behaviors, error) {
@@ -273,7 +279,7 @@ func (o configs) behaviors(r *requests.Requests) (*simulated.Behaviors, error) {
 // kubelet returns what answers for simulated pods.
 func (o configs) kubelet(r *running) *simulated.Kubelet {
 	k := &simulated.Kubelet{
-		Client: r.requests.Client, Behaviors: r.behaviors, LogDir: o.SimulatedLogDir,
+		Client: r.requests.Client, Marks: o.marks(), Behaviors: r.behaviors, LogDir: o.SimulatedLogDir,
 	}
 	k.Open, _ = simulated.ParsePorts(o.StandInPorts) // have been validated
 	return k
@@ -281,7 +287,8 @@ func (o configs) kubelet(r *running) *simulated.Kubelet {
 
 // servesMetrics reports whether the control plane serves the metrics APIs.
 func (o *Options) servesMetrics() bool {
-	return o.SimulatedMetrics && (o.SimulatedNodes > 0 || len(o.SimulatedNodeKinds) > 0)
+	return o.SimulatedMetrics &&
+		(o.SimulatedNodes > 0 || len(o.SimulatedNodeKinds) > 0 || o.SimulateNodesMatching != "")
 }
 
 // loops returns the configuration of the control loops. Nodes of an earlier start are looked for
@@ -296,7 +303,7 @@ func (o configs) loops(r *running) loops.Config {
 		},
 		StaleMetrics: metricsapi.Registered(extensions.Lister()), Behaviors: r.behaviors,
 		Controllers: o.Controllers, Nodes: o.SimulatedNodes, Capacity: o.SimulatedNodeCapacity,
-		NodeKinds: o.nodeKinds(),
+		NodeKinds: o.nodeKinds(), Marks: o.marks(),
 		NodesStay: o.From != nil || r.bootstrap.Complete(),
 		Version:   KubernetesVersion, SharesEtcd: o.sharesEtcd(),
 		ServesMetrics:     o.servesMetrics(),

@@ -224,10 +224,15 @@ type Options struct {
 	// SimulatedNodeKinds are further nodes to simulate, with labels, taints and a capacity of their
 	// own. Default: none.
 	SimulatedNodeKinds []SimulatedNodeKind
+	// SimulateNodesMatching is a selector of labels, such as type=kwok: nodes that others make are
+	// simulated too if it matches them. Default: none. Whatever it is, that also goes for nodes with
+	// the label kinproc.dev/simulated=true, and for those with the annotation or label
+	// kwok.x-k8s.io/node=fake. What their makers said about them stays.
+	SimulateNodesMatching string
 	// SimulatedMetrics serves metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io for
 	// the pods on simulated nodes: what they use follows from annotations. An APIService of another
-	// server wins. Without simulated nodes, it has no effect. The program kinproc has it on by
-	// default.
+	// server wins. It has no effect if SimulatedNodes, SimulatedNodeKinds and SimulateNodesMatching
+	// are all zero. The program kinproc has it on by default.
 	SimulatedMetrics bool
 	// PodBehaviors installs the custom resource PodBehavior, whose objects say what many simulated
 	// pods do. Default: it is not installed.

@@ -257,7 +257,7 @@ func (s starter) metrics(dial utilnet.DialFunc, r *running) (utilnet.DialFunc, e
 	}
 	return metricsapi.New(metricsapi.Config{
 		Informers: r.informers, Metadata: client, Discovery: r.requests.Client.Discovery(),
-		CA: r.access.PKI.CA, Behaves: r.behaviors.Of,
+		CA: r.access.PKI.CA, Simulates: s.options.marks().Simulates, Behaves: r.behaviors.Of,
 	}, s.stopper).Dial(dial), nil
 }
 

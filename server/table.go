@@ -366,6 +366,14 @@ func nodeOptions(o *Options) []entry {
 			check: failsWith(func() error {
 				return simulated.CheckCapacity(o.SimulatedNodeCapacity)
 			})},
+		{field: &o.SimulateNodesMatching, flag: "simulate-nodes-matching", sandbox: true,
+			noAccess: nodes,
+			help: "selector of labels, such as type=kwok: nodes that others make and that it " +
+				"matches are simulated too; see docs/nodes.md",
+			check: failsWith(func() error {
+				_, err := simulated.ParseMarks(o.SimulateNodesMatching)
+				return err
+			})},
 		{field: &o.SimulatedMetrics, flag: "simulated-metrics", sandbox: true, noAccess: nodes,
 			help: "serve metrics.k8s.io and the APIs of custom and external metrics for " +
 				"simulated pods; see docs/nodes.md"},

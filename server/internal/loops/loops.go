@@ -51,6 +51,8 @@ type Config struct {
 	Capacity corev1.ResourceList
 	// NodeKinds are further nodes, which differ from those.
 	NodeKinds []simulated.Kind
+	// Marks say which nodes that others make are simulated too.
+	Marks simulated.Marks
 	// LeaseDuration is that of the simulated nodes' leases, unless zero.
 	LeaseDuration time.Duration
 	// NodesStay is true if simulated nodes are left alone when there are to be none.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 
@@ -12,37 +14,52 @@ import (
 )
 
 // runNodes starts to simulate nodes until ctx ends, without waiting for them. The function that it
-// returns waits until that has ended. Without any nodes, it deletes those of an earlier start,
-// unless they belong to a snapshot that the control plane began with.
+// returns waits until that has ended. If there are none to make, nothing runs before the first node
+// exists: one that somebody marks, or one of an earlier start, which is deleted unless it belongs to
+// a snapshot that the control plane began with.
 func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
-	if l.Nodes == 0 && len(l.NodeKinds) == 0 && l.NodesStay {
-		return func() {}, nil
-	}
 	client, err := kubernetes.NewForConfig(l.config("kubelet"))
 	if err != nil {
 		return nil, fmt.Errorf("simulate nodes: %w", err)
 	}
-	nodes, err := simulated.New(simulated.Config{
+	makes := l.Nodes > 0 || len(l.NodeKinds) > 0
+	c := simulated.Config{
 		Client: client, Informers: l.Informers, Count: l.Nodes,
+		SurplusStays:  !makes && l.NodesStay,
+		Marks:         l.Marks,
 		Behaviors:     l.Behaviors,
 		Capacity:      l.Capacity,
 		Kinds:         l.NodeKinds,
 		Version:       l.Version,
 		LeaseDuration: l.LeaseDuration,
-	})
-	if err != nil {
+	}
+	if err := simulated.Check(c.Count, c.Capacity, c.Kinds); err != nil {
 		return nil, fmt.Errorf("simulate nodes: %w", err)
 	}
-	l.Informers.StartWithContext(ctx)
-	ctx = epoch.With(ctx, &l.Requests.Gate.Epochs)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := nodes.Run(ctx); err != nil && ctx.Err() == nil {
+		if !makes {
+			l.Storage.Appeared(ctx, []schema.GroupResource{corev1.Resource("nodes")}, nil,
+				func(schema.GroupResource) {})
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err := l.simulate(ctx, c); err != nil && ctx.Err() == nil {
 			utilruntime.HandleErrorWithContext(ctx, err, "Simulated nodes failed")
 		}
 	}()
 	return func() { <-ended }, nil
+}
+
+func (l *loops) simulate(ctx context.Context, c simulated.Config) error {
+	nodes, err := simulated.New(c)
+	if err != nil {
+		return err
+	}
+	l.Informers.StartWithContext(ctx)
+	return nodes.Run(epoch.With(ctx, &l.Requests.Gate.Epochs))
 }
 
 // registerMetrics registers the metrics APIs without waiting for that, or removes those of an

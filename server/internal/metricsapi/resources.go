@@ -79,7 +79,7 @@ func (a *API) resource(r *http.Request, path []string) (any, error) {
 // used returns what the containers of a pod on a simulated node use.
 func (a *API) used(p *corev1.Pod, loads *loads, now time.Time) []simulated.ContainerUsage {
 	n, err := a.nodes.Get(p.Spec.NodeName)
-	if err != nil || n.Labels[simulated.Label] != "true" {
+	if err != nil || !a.config.Simulates(n) {
 		return nil
 	}
 	return simulated.Usage(a.config.Behaves(p), loads.of(p), now)
@@ -150,7 +150,7 @@ func (a *API) pod(r *http.Request, namespace, name string) (any, error) {
 
 // nodeMetrics returns what nodes use: as much as their pods do.
 func (a *API) nodeMetrics(now time.Time) ([]metricsv1beta1.NodeMetrics, error) {
-	nodes, err := a.nodes.List(labels.Set{simulated.Label: "true"}.AsSelector())
+	nodes, err := a.nodes.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +169,9 @@ func (a *API) nodeMetrics(now time.Time) ([]metricsv1beta1.NodeMetrics, error) {
 	}
 	list := []metricsv1beta1.NodeMetrics{}
 	for _, n := range nodes {
+		if !a.config.Simulates(n) {
+			continue
+		}
 		m := metricsv1beta1.NodeMetrics{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: n.Name, Labels: n.Labels, CreationTimestamp: metav1.NewTime(now),

@@ -52,6 +52,8 @@ type Config struct {
 	Discovery discovery.DiscoveryInterface
 	// CA signs the serving certificate.
 	CA *pki.Authority
+	// Simulates reports whether a node is simulated.
+	Simulates func(*corev1.Node) bool
 	// Behaves returns a pod with the annotations that apply to it.
 	Behaves func(*corev1.Pod) *corev1.Pod
 }

@@ -195,12 +195,11 @@ func admitted(p *corev1.Pod) bool {
 
 // claim notes what an admitted pod takes of its node.
 func (n *Nodes) claim(p *corev1.Pod) {
-	node, ok := n.byName[p.Spec.NodeName]
-	if !ok || ended(p) || !admitted(p) {
+	if p.Spec.NodeName == "" || ended(p) || !admitted(p) {
 		return
 	}
 	n.mu.Lock()
-	has, ok := node.claims.pods[p.UID]
+	has, ok := n.nodeOf(p.Spec.NodeName).claims.pods[p.UID]
 	n.mu.Unlock()
 	if ok && has.generation == p.Generation {
 		return
@@ -208,7 +207,7 @@ func (n *Nodes) claim(p *corev1.Pod) {
 	what := claimOf(p)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	node.claims.put(p.UID, what)
+	n.nodeOf(p.Spec.NodeName).claims.put(p.UID, what)
 }
 
 // admit decides about a pod that names its node itself. It returns nil if the node takes the pod.

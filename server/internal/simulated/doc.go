@@ -4,8 +4,9 @@
 //	nodes, err := simulated.New(simulated.Config{Client: client, Informers: factory, Count: 1})
 //	err = nodes.Run(ctx)
 //
-// A node of this package is recognised by its name and by the label [Label]. All other nodes, and
-// the pods on them, are left to those who registered them.
+// A node that this package makes is recognised by its name and by the label [Label]. Nodes that
+// others make are simulated too if they have one of the [Marks]: what their makers said about them
+// stays. All other nodes, and the pods on them, are left to those who registered them.
 //
 // What a pod does follows from its spec, see [behavior], and can be steered by annotations, which
 // docs/nodes.md describes.

@@ -1,15 +1,12 @@
 package simulated
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -162,30 +159,4 @@ func (k *Kind) setKind(of *corev1.Node) {
 			of.Spec.Taints[i].Value = t.Value
 		}
 	}
-}
-
-// ensureKind gives a node that an earlier start has registered the labels and taints of its kind,
-// once, so that what somebody changes afterwards stays.
-func (n *Nodes) ensureKind(
-	ctx context.Context, node *node, found *corev1.Node,
-) (*corev1.Node, error) {
-	n.mu.Lock()
-	done := node.kind == nil || node.kindSet
-	n.mu.Unlock()
-	if done {
-		return found, nil
-	}
-	wanted := found.DeepCopy()
-	node.kind.setKind(wanted)
-	if !equality.Semantic.DeepEqual(found, wanted) {
-		var err error
-		wanted, err = n.Client.CoreV1().Nodes().Update(ctx, wanted, metav1.UpdateOptions{})
-		if err != nil {
-			return nil, err
-		}
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	node.kindSet = true
-	return wanted, nil
 }

@@ -39,7 +39,7 @@ func TestAddressesStayTakenWhenRangesMove(t *testing.T) {
 	after := nodes(2)
 	second := after.byName["simulated-small-1"]
 	after.podChanged(nil, first)
-	if !second.ips.prefix.Contains(before.byName["simulated-large-0"].ips.prefix.Addr()) {
+	if second.ips.prefixes[0] != before.byName["simulated-large-0"].ips.prefixes[0] {
 		t.Fatal("the range has not moved, so this test finds nothing")
 	}
 	p := pod("second", "simulated-small-1", "")

@@ -26,6 +26,8 @@ const (
 // from annotations.
 type Kubelet struct {
 	Client kubernetes.Interface
+	// Marks say which nodes are simulated.
+	Marks Marks
 	// Behaviors may be nil.
 	Behaviors *Behaviors
 	// LogDir is the directory of the files that annotations may name. They may name none if it is
@@ -38,6 +40,9 @@ type Kubelet struct {
 }
 
 var _ core.Kubelet = &Kubelet{}
+
+// Simulates implements core.Kubelet.
+func (k *Kubelet) Simulates(n *corev1.Node) bool { return k.Marks.Simulates(n) }
 
 // container returns a container of a pod, and what it is for.
 func container(p *corev1.Pod, name string) (*corev1.Container, containerKind) {

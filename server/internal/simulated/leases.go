@@ -2,6 +2,8 @@ package simulated
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -9,78 +11,55 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/ptr"
 )
 
-const (
-	// leaseTick is how often due leases are looked for.
-	leaseTick = 100 * time.Millisecond
-	// A renewal costs 1 ms of CPU. So beyond some nodes, each is renewed less often than a kubelet
-	// would, who has to expect that some of its requests fail.
-	manyNodes = 100
-)
+// A renewal costs 1 ms of CPU. So beyond some nodes, each is renewed less often than a kubelet
+// would, who has to expect that some of its requests fail.
+const manyNodes = 100
 
-// renewal returns how often to renew the lease of a node.
-func (n *Nodes) renewal() time.Duration {
-	if len(n.byName) > manyNodes {
-		return n.LeaseDuration / 2
-	}
-	return n.LeaseDuration / 4
-}
-
-// renewLeases renews the leases of all nodes, spread over time, until ctx ends.
-func (n *Nodes) renewLeases(ctx context.Context) {
-	leases, renewal := map[string]*lease{}, n.renewal()
-	tick := time.NewTicker(max(leaseTick, min(renewal/time.Duration(len(n.byName)), renewal/10)))
-	defer tick.Stop()
-	for {
-		now := time.Now()
-		for name, node := range n.byName {
-			uid, works := n.identity(node)
-			held := leases[name]
-			if held == nil || held.uid != uid {
-				// the first renewals are at different times
-				held = &lease{uid: uid, due: now}
-				leases[name] = held
-				if works {
-					n.renew(ctx, name, held)
-					held.due = now.Add(renewal * time.Duration(len(leases)) / time.Duration(len(n.byName)))
-				}
-			} else if works && !now.Before(held.due) {
-				n.renew(ctx, name, held)
-				held.due = now.Add(renewal)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-func (n *Nodes) identity(node *node) (uid types.UID, works bool) {
+// renewLease renews the lease of a node. It returns when to renew it again. The first renewals of
+// the nodes are at different times.
+func (n *Nodes) renewLease(ctx context.Context, name string) (time.Duration, error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	return node.uid, node.uid != "" && !node.stopped
+	node, ok := n.byName[name]
+	if !ok || node.uid == "" || node.stopped || len(node.indices) == 0 {
+		n.mu.Unlock()
+		return 0, nil
+	}
+	uid, index, renewal := node.uid, node.indices[0], n.LeaseDuration/4
+	if n.working > manyNodes {
+		renewal = n.LeaseDuration / 2
+	}
+	n.mu.Unlock()
+	held := &node.lease
+	isNew := held.uid != uid
+	if isNew {
+		*held = lease{uid: uid}
+	}
+	if err := n.renew(ctx, name, held); err != nil {
+		held.last = nil
+		return 0, fmt.Errorf("renew the lease of node %s: %w", name, err)
+	}
+	if isNew {
+		return time.Duration(float64(renewal) * spread(index)), nil
+	}
+	return renewal, nil
+}
+
+// spread returns a number from 0 to 1. Those of any successive indices are evenly spread.
+func spread(index int) float64 {
+	_, fraction := math.Modf(float64(index+1) * math.Phi)
+	return fraction
 }
 
 // lease is that of a node.
 type lease struct {
-	uid  types.UID // of the node
-	due  time.Time
+	uid  types.UID             // of the node
 	last *coordinationv1.Lease // as it was last written, or nil
 }
 
-func (n *Nodes) renew(ctx context.Context, name string, held *lease) {
-	if err := n.tryRenew(ctx, name, held); err != nil && ctx.Err() == nil {
-		held.last = nil
-		utilruntime.HandleErrorWithContext(ctx, err, "Renewing a lease failed", "node", name)
-	}
-}
-
-func (n *Nodes) tryRenew(ctx context.Context, name string, held *lease) (err error) {
+func (n *Nodes) renew(ctx context.Context, name string, held *lease) (err error) {
 	client := n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	if held.last != nil {
 		updated, err := client.Update(ctx, n.renewed(held.last, name, held.uid), metav1.UpdateOptions{})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,8 +42,12 @@ type Config struct {
 	Informers loop.Informers
 	// Behaviors may be nil.
 	Behaviors *Behaviors
-	// Count is the number of nodes. If it is smaller than in an earlier run, the others are deleted.
-	Count int
+	// Count is the number of nodes to make. If it is smaller than in an earlier run, the others are
+	// deleted, unless SurplusStays is set.
+	Count        int
+	SurplusStays bool
+	// Marks say which nodes that others make are simulated too.
+	Marks Marks
 	// Capacity is that of each node, on top of [DefaultCapacity].
 	Capacity corev1.ResourceList
 	// Kinds are further nodes, which differ from those.
@@ -62,26 +65,42 @@ type Nodes struct {
 	Config
 	ranges ranges
 	queue  *loop.Queue
+	leases *loop.Queue
 	pods   corelisters.PodLister
 	nodes  corelisters.NodeLister
 
 	mu sync.Mutex
-	// byName has all nodes that are to be simulated, and byIndex the same ones by their indices.
-	byName  map[string]*node
-	byIndex map[int]*node
+	// byName has the nodes to make, all others that exist, and those that pods are bound to. A node
+	// may be marked at any time, and then finds its pods here.
+	byName map[string]*node
+	// byIndex has the nodes by the ranges of addresses that are theirs, and nextIndex is the range to
+	// give to another one.
+	byIndex   map[int]*node
+	nextIndex int
+	// working is how many nodes have a uid.
+	working int
 	// clocks are those of the pods that are running, by UID.
 	clocks map[types.UID]clock
 }
 
-// node is the state of a simulated node. Nodes.mu guards what can change.
+// node is the state of a node. Nodes.mu guards what can change.
 type node struct {
-	name     string
-	index    int
+	name string
+	// own nodes are made by this package. Only they have a kind and a capacity.
+	own      bool
 	kind     *Kind // nil if the node is of no kind
 	capacity corev1.ResourceList
-	// kindSet is true once the node has the labels and taints of its kind.
-	kindSet bool
-	// uid is that of the API object. It is empty while there is none, or if others registered it.
+	// indices are the ranges of addresses of the node. The first one is also that of the node's own
+	// address. A node of others may have none yet.
+	indices []int
+	// address is what the node has in its status, which its maker may have chosen.
+	address string
+	// prepared is true once the node has the labels and taints of its kind, or those that a kubelet
+	// gives to a node of others.
+	prepared bool
+	// exists is true while there is an API object.
+	exists bool
+	// uid is that of the API object. It is empty while there is none, or if it is not simulated.
 	uid types.UID
 	// stopped nodes do nothing, so that they look like nodes that cannot be reached.
 	stopped bool
@@ -92,6 +111,8 @@ type node struct {
 	pods     map[string]types.UID // of the pods that are bound to the node, by their keys
 	ips      pool
 	claims   claims
+	// lease is only used by the worker that has the lease of the node.
+	lease lease
 }
 
 // New returns simulated nodes. It asks for their informers, which must be started before Run ends
@@ -100,11 +121,12 @@ func New(c Config) (*Nodes, error) {
 	c.JobDuration = cmp.Or(c.JobDuration, 50*time.Millisecond)
 	c.LeaseDuration = cmp.Or(c.LeaseDuration, 40*time.Second)
 	c.Capacity = withDefaults(c.Capacity)
-	all, largest := most(c.Count, c.Capacity, c.Kinds)
+	_, largest := most(c.Count, c.Capacity, c.Kinds)
 	n := &Nodes{
 		Config: c,
 		ranges: rangesFor(largest),
 		queue:  loop.New("simulated-nodes"),
+		leases: loop.New("simulated-node-leases"),
 		byName: map[string]*node{}, byIndex: map[int]*node{},
 		clocks: map[types.UID]clock{},
 	}
@@ -122,12 +144,9 @@ func New(c Config) (*Nodes, error) {
 			index--
 		}
 	}
-	if all > 0 {
-		pods := c.Informers.For(&corev1.Pod{})
-		nodes := c.Informers.For(&corev1.Node{})
-		n.pods = corelisters.NewPodLister(pods.GetIndexer())
-		n.nodes = corelisters.NewNodeLister(nodes.GetIndexer())
-	}
+	n.nextIndex = c.Count % n.ranges.count()
+	n.pods = corelisters.NewPodLister(c.Informers.For(&corev1.Pod{}).GetIndexer())
+	n.nodes = corelisters.NewNodeLister(c.Informers.For(&corev1.Node{}).GetIndexer())
 	return n, nil
 }
 
@@ -137,23 +156,31 @@ func (n *Nodes) add(name string, index int, kind *Kind) {
 		capacity = kind.capacity(n.Capacity)
 	}
 	added := &node{
-		name: name, index: index, kind: kind, capacity: capacity, missing: true,
-		pods: map[string]types.UID{}, ips: n.ranges.pool(index),
+		name: name, own: true, kind: kind, capacity: capacity, missing: true,
+		pods: map[string]types.UID{}, address: n.ranges.host(index).String(),
 	}
-	n.byName[name], n.byIndex[index] = added, added
+	n.byName[name] = added
+	n.reserve(added, index)
 }
 
-// poolOf returns the pool that a pod's address is from. A pod of an earlier start may have one
-// that is in the range of another node by now, if the numbers of nodes by kind were others.
-func (n *Nodes) poolOf(node *node, p *corev1.Pod) *pool {
-	addr, err := netip.ParseAddr(p.Status.PodIP)
-	if err != nil || node.ips.prefix.Contains(addr) {
-		return &node.ips
+// nodeOf returns the state of the node with a name. Nodes.mu is held.
+func (n *Nodes) nodeOf(name string) *node {
+	if n.byName[name] == nil {
+		n.byName[name] = &node{name: name, pods: map[string]types.UID{}}
 	}
-	if other, ok := n.byIndex[n.ranges.index(addr)]; ok && other.ips.prefix.Contains(addr) {
-		return &other.ips
+	return n.byName[name]
+}
+
+// forget forgets a node that others have made, once it and its pods are gone. Nodes.mu is held.
+func (n *Nodes) forget(node *node) {
+	if node.own || node.exists || len(node.pods) > 0 || len(node.ips.of) > 0 ||
+		n.byName[node.name] != node { // a worker may still have one that is forgotten
+		return
 	}
-	return &node.ips
+	delete(n.byName, node.name)
+	for _, index := range node.indices {
+		delete(n.byIndex, index)
+	}
 }
 
 // Check returns an error if there cannot be so many nodes with such a capacity, or such kinds.
@@ -167,9 +194,6 @@ func Check(count int, capacity corev1.ResourceList, kinds []Kind) error {
 
 // Run simulates the nodes until ctx ends.
 func (n *Nodes) Run(ctx context.Context) error {
-	if len(n.byName) == 0 {
-		return n.removeSurplus(ctx)
-	}
 	var handlers loop.Handlers
 	defer handlers.Remove()
 	if err := errors.Join(
@@ -188,18 +212,24 @@ func (n *Nodes) Run(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", handlers.Synced()...) {
 		return nil
 	}
-	for name := range n.byName {
-		n.queue.Add(name)
+	n.mu.Lock()
+	for name, node := range n.byName {
+		if node.own {
+			n.queue.Add(name)
+		}
 	}
+	n.mu.Unlock()
 	n.Behaviors.OnChange(n.behaviorChanged)
 	defer n.Behaviors.OnChange(nil)
 	var running sync.WaitGroup
-	running.Go(func() { n.renewLeases(ctx) })
-	running.Go(func() {
-		if err := n.removeSurplus(ctx); err != nil && ctx.Err() == nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "Deleting surplus simulated nodes failed")
-		}
-	})
+	running.Go(func() { _ = n.leases.Run(ctx, workers, n.renewLease) }) // it never fails
+	if !n.SurplusStays {
+		running.Go(func() {
+			if err := n.removeSurplus(ctx); err != nil && ctx.Err() == nil {
+				utilruntime.HandleErrorWithContext(ctx, err, "Deleting surplus simulated nodes failed")
+			}
+		})
+	}
 	err := n.queue.Run(ctx, workers, n.sync)
 	running.Wait()
 	return err
@@ -216,7 +246,7 @@ func (n *Nodes) removeSurplus(ctx context.Context) error {
 	}
 	for i := range list.Items {
 		surplus := &list.Items[i]
-		if _, ok := n.byName[surplus.Name]; ok || !strings.HasPrefix(surplus.Name, prefix) {
+		if !isOwn(surplus) || n.makes(surplus.Name) {
 			continue
 		}
 		err := client.Delete(ctx, surplus.Name, metav1.DeleteOptions{
@@ -234,51 +264,88 @@ func (n *Nodes) sync(ctx context.Context, key string) (time.Duration, error) {
 	if namespace, name, ok := strings.Cut(key, "/"); ok {
 		return n.syncPod(ctx, namespace, name)
 	}
-	return 0, n.syncNode(ctx, n.byName[key])
+	return 0, n.syncNode(ctx, key)
 }
 
-// isSimulated reports whether an API object is a node of this package.
-func isSimulated(found *corev1.Node) bool { return found.Labels[Label] == "true" }
-
-func (n *Nodes) nodeSeen(found *corev1.Node) {
-	node, ok := n.byName[found.Name]
-	if !ok {
-		return
-	}
+// makes reports whether a name is that of a node to make.
+func (n *Nodes) makes(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	node, ok := n.byName[name]
+	return ok && node.own
+}
+
+// simulates reports whether a node is simulated. Those of an earlier run that had more nodes are
+// not. Nodes.mu is held.
+func (n *Nodes) simulates(node *node, found *corev1.Node) bool {
+	return n.Marks.Simulates(found) && (node.own || !isOwn(found))
+}
+
+func (n *Nodes) nodeSeen(found *corev1.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	node := n.nodeOf(found.Name)
+	node.exists, node.missing = true, false
+	address := node.address
+	if !node.own {
+		n.reserveOf(node, found)
+		address = addressOf(found)
+	}
 	uid, stopped := found.UID, found.Annotations[stoppedAnnotation] == "true"
 	notReady := found.Annotations[notReadyAnnotation] == "true"
-	if !isSimulated(found) {
+	if !n.simulates(node, found) {
 		uid = ""
 	}
-	node.missing = false
-	if uid != node.uid || stopped != node.stopped || notReady != node.notReady {
-		node.uid, node.stopped, node.notReady = uid, stopped, notReady
-		for key := range node.pods {
-			n.queue.Enqueue(key)
-		}
+	if uid == "" && node.uid == "" {
+		return // it is left alone
+	}
+	if uid != node.uid || stopped != node.stopped || notReady != node.notReady ||
+		address != node.address {
+		node.prepared = node.prepared && uid == node.uid
+		n.setUID(node, uid)
+		node.stopped, node.notReady, node.address = stopped, notReady, address
+		n.wake(node)
+		n.leases.Enqueue(found.Name)
 	}
 	n.queue.Enqueue(found.Name)
 }
 
-// nodeGone lets a deleted node go. It comes back with the next start, as a kubelet registers its
-// node when it starts. But after a reset of the control plane, when the informer finds out from a
-// list that the node is gone, the node is missing by accident.
+// setUID notes that a node is simulated, or is not if the UID is empty. Nodes.mu is held.
+func (n *Nodes) setUID(node *node, uid types.UID) {
+	if node.uid != "" {
+		n.working--
+	}
+	if uid != "" {
+		n.working++
+	}
+	node.uid = uid
+}
+
+// wake looks at all pods of a node again. Nodes.mu is held.
+func (n *Nodes) wake(node *node) {
+	for key := range node.pods {
+		n.queue.Enqueue(key)
+	}
+}
+
+// nodeGone lets a deleted node go. If it is one to make, it comes back with the next start, as a
+// kubelet registers its node when it starts. But after a reset of the control plane, when the
+// informer finds out from a list that the node is gone, the node is missing by accident.
 func (n *Nodes) nodeGone(obj any) {
 	_, accident := obj.(cache.DeletedFinalStateUnknown)
 	gone, ok := loop.Deleted(obj).(*corev1.Node)
 	if !ok {
 		return
 	}
-	if node, ok := n.byName[gone.Name]; ok {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		node.uid, node.missing = "", accident
-		if accident {
-			n.queue.Enqueue(gone.Name)
-		}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	node := n.nodeOf(gone.Name)
+	n.setUID(node, "")
+	node.exists, node.missing = false, accident && node.own
+	if node.missing {
+		n.queue.Enqueue(gone.Name)
 	}
+	n.forget(node)
 }
 
 // keyOf returns the key of a pod in the queue.
@@ -295,23 +362,32 @@ func (n *Nodes) podChanged(old, p *corev1.Pod) {
 	if old != nil && (p == nil || p.UID != old.UID) {
 		if node, ok := n.byName[old.Spec.NodeName]; ok {
 			delete(node.pods, keyOf(old))
-			n.poolOf(node, old).release(old.UID)
 			node.claims.remove(old.UID)
+			n.free(node, old)
 		}
 		delete(n.clocks, old.UID)
 	}
-	if p == nil {
+	if p == nil || p.Spec.NodeName == "" {
 		return
 	}
-	if node, ok := n.byName[p.Spec.NodeName]; ok {
-		node.pods[keyOf(p)] = p.UID
-		if !ended(p) {
-			n.poolOf(node, p).take(p.UID, p.Status.PodIP)
-		} else {
-			node.claims.remove(p.UID)
-		}
+	node := n.nodeOf(p.Spec.NodeName)
+	node.pods[keyOf(p)] = p.UID
+	if !ended(p) {
+		n.take(node, p)
+	} else {
+		node.claims.remove(p.UID)
+	}
+	if node.uid != "" {
 		n.queue.Enqueue(keyOf(p))
 	}
+}
+
+// free frees the address of a pod. Nodes.mu is held.
+func (n *Nodes) free(node *node, p *corev1.Pod) {
+	holder := n.holder(node, p)
+	holder.ips.release(p.UID)
+	n.forget(holder)
+	n.forget(node)
 }
 
 // behaviorChanged looks at all pods of a namespace again.
@@ -327,11 +403,12 @@ func (n *Nodes) behaviorChanged(namespace string) {
 
 // host returns the node of a pod if it is simulated and has something to do for the pod.
 func (n *Nodes) host(p *corev1.Pod) (*node, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	node, ok := n.byName[p.Spec.NodeName]
 	if !ok {
 		return nil, false
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return node, node.uid != "" && !node.stopped && (!node.notReady || p.DeletionTimestamp != nil)
+	return node, node.uid != "" && len(node.indices) > 0 && node.address != "" && !node.stopped &&
+		(!node.notReady || p.DeletionTimestamp != nil)
 }

@@ -147,6 +147,7 @@ func (n *Nodes) momentOf(node *node, p *corev1.Pod) *moment {
 	defer n.mu.Unlock()
 	m := &moment{
 		nodes: n, node: node, pod: n.Behaviors.Of(p), now: time.Now(), clock: n.clocks[p.UID],
+		hostIP: node.address,
 	}
 	if m.clock == nil {
 		m.clock = clock{}
@@ -160,21 +161,22 @@ func (n *Nodes) momentOf(node *node, p *corev1.Pod) *moment {
 
 // address returns the address of a pod. It is invalid if none is left, or if the pod is gone.
 func (n *Nodes) address(node *node, p *corev1.Pod) netip.Addr {
-	if p.Spec.HostNetwork {
-		return n.ranges.host(node.index)
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if node.pods[keyOf(p)] != p.UID {
 		return netip.Addr{}
 	}
-	return node.ips.get(p.UID)
+	addr := node.ips.get(p.UID)
+	if !addr.IsValid() && n.reserveNext(node) { // its maker may have left it room for a million pods
+		addr = node.ips.get(p.UID)
+	}
+	return addr
 }
 
 // release frees what a pod that has ended had of its node.
 func (n *Nodes) release(node *node, p *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.poolOf(node, p).release(p.UID)
+	n.free(node, p)
 	delete(n.clocks, p.UID)
 }

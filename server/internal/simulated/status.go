@@ -18,6 +18,8 @@ type moment struct {
 	node  *node
 	pod   *corev1.Pod
 	now   time.Time
+	// hostIP is the address of the node.
+	hostIP string
 	// clock is only used by the worker that has the pod.
 	clock clock
 
@@ -106,7 +108,7 @@ func (m *moment) fail() {
 
 func (m *moment) setHost() {
 	s := &m.status
-	s.HostIP = m.nodes.ranges.host(m.node.index).String()
+	s.HostIP = m.hostIP
 	s.HostIPs = []corev1.HostIP{{IP: s.HostIP}}
 }
 
@@ -116,11 +118,14 @@ func (m *moment) setAddress() bool {
 	if s.PodIP != "" {
 		return true
 	}
-	addr := m.nodes.address(m.node, m.pod)
-	if !addr.IsValid() {
-		return false
+	if s.PodIP = m.hostIP; !m.pod.Spec.HostNetwork {
+		addr := m.nodes.address(m.node, m.pod)
+		if !addr.IsValid() {
+			s.PodIP = ""
+			return false
+		}
+		s.PodIP = addr.String()
 	}
-	s.PodIP = addr.String()
 	s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	return true
 }

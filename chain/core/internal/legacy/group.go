@@ -47,7 +47,7 @@ func Group(d Dependencies) kind.Group {
 			Events(d.EventTTL),
 			LimitRanges(),
 			Namespaces(),
-			Nodes(),
+			Nodes(d.Kubelet),
 			PersistentVolumeClaims(),
 			PersistentVolumes(),
 			Pods(binder, d.Client, d.Kubelet),

@@ -22,8 +22,9 @@ const (
 	nodeRoleLabel  = "kubernetes.io/role"
 )
 
-// Nodes declares nodes. Like kube-apiserver, it stores them as "minions", their original name.
-func Nodes() *kind.Kind[*corev1.Node] {
+// Nodes declares nodes. Like kube-apiserver, it stores them as "minions", their original name. The
+// kubelet, which may be nil, is that of simulated nodes.
+func Nodes(kubelet Kubelet) *kind.Kind[*corev1.Node] {
 	return &kind.Kind[*corev1.Node]{
 		Plural:        "nodes",
 		ShortNames:    []string{"no"},
@@ -64,7 +65,7 @@ func Nodes() *kind.Kind[*corev1.Node] {
 		},
 		Subresources: []kind.Subresource[*corev1.Node]{{
 			Name: "proxy",
-			New:  func(store *genericregistry.Store) rest.Storage { return &nodeProxy{nodes: store} },
+			New:  func(store *genericregistry.Store) rest.Storage { return &nodeProxy{store, kubelet} },
 		}},
 		Fields: map[string]func(*corev1.Node) string{
 			"spec.unschedulable": func(n *corev1.Node) string { return fmt.Sprint(n.Spec.Unschedulable) },

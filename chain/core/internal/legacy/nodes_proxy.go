@@ -18,7 +18,11 @@ import (
 
 // nodeProxy implements nodes/proxy. The nodes of this server are API objects without a kubelet, so
 // every request ends in an error.
-type nodeProxy struct{ nodes *genericregistry.Store }
+type nodeProxy struct {
+	nodes *genericregistry.Store
+	// kubelet may be nil.
+	kubelet Kubelet
+}
 
 var _ rest.Connecter = &nodeProxy{}
 
@@ -62,7 +66,7 @@ func (p *nodeProxy) Connect(
 	if err := addressed(node.(*corev1.Node)); err != nil {
 		return nil, err
 	}
-	if isSimulated(node.(*corev1.Node)) {
+	if p.kubelet != nil && p.kubelet.Simulates(node.(*corev1.Node)) {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("node %q is simulated: it has no kubelet",
 			name))
 	}

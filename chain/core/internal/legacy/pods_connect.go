@@ -56,7 +56,7 @@ func (k kubelets) unreachable(ctx context.Context, p *corev1.Pod) error {
 		if err := addressed(node); err != nil {
 			return err
 		}
-		if isSimulated(node) {
+		if k.simulated != nil && k.simulated.Simulates(node) {
 			return apierrors.NewBadRequest(fmt.Sprintf("pod %s is simulated: no container runs on node %s "+
 				"to connect to", p.Name, node.Name))
 		}

@@ -26,6 +26,8 @@ import (
 
 // Kubelet answers for the pods on simulated nodes. Its errors refuse a request.
 type Kubelet interface {
+	// Simulates reports whether a node is one of those that the server simulates.
+	Simulates(n *corev1.Node) bool
 	// Logs returns the log of a container that has started.
 	Logs(ctx context.Context, p *corev1.Pod, container string, o *corev1.PodLogOptions) (
 		io.ReadCloser, error)
@@ -40,9 +42,6 @@ type Kubelet interface {
 // Run runs a command until it ends, or ctx does.
 type Run func(ctx context.Context, s streams.Streams) error
 
-// isSimulated reports whether a node is one of those that the server simulates.
-func isSimulated(n *corev1.Node) bool { return n.Labels["kinproc.dev/simulated"] == "true" }
-
 // onSimulated reports whether a pod is on a simulated node.
 func (k kubelets) onSimulated(ctx context.Context, p *corev1.Pod) (bool, error) {
 	if k.nodes == nil || k.simulated == nil || p.Spec.NodeName == "" {
@@ -52,7 +51,7 @@ func (k kubelets) onSimulated(ctx context.Context, p *corev1.Pod) (bool, error) 
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil && isSimulated(node), err
+	return err == nil && k.simulated.Simulates(node), err
 }
 
 // logStream is the log of a simulated container.

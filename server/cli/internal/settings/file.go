@@ -141,6 +141,7 @@ func (r *reader) top(n *yaml.Node) {
 		flag("kubernetes", "emulated-version", r.one),
 		flag("nodes", nodesFlag, r.one),
 		flag("nodeCapacity", "simulated-node-capacity", r.amounts),
+		flag("nodesMatching", "simulate-nodes-matching", r.one),
 		{"nodeKinds", func(key string, value *yaml.Node) { r.each(value, key, r.nodeKind) }},
 		{"manifests", func(key string, value *yaml.Node) { r.each(value, key, r.manifest) }},
 		flag("controllers", "controllers", r.words),
