@@ -18,14 +18,9 @@ import (
 // exists: one that somebody marks, or one of an earlier start, which is deleted unless it belongs to
 // a snapshot that the control plane began with.
 func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
-	client, err := kubernetes.NewForConfig(l.config("kubelet"))
-	if err != nil {
-		return nil, fmt.Errorf("simulate nodes: %w", err)
-	}
 	makes := l.Nodes > 0 || len(l.NodeKinds) > 0
 	c := simulated.Config{
-		Client: client, Informers: l.Informers, Count: l.Nodes,
-		SurplusStays:  !makes && l.NodesStay,
+		Informers: l.Informers, Count: l.Nodes, SurplusStays: !makes && l.NodesStay,
 		Marks:         l.Marks,
 		Behaviors:     l.Behaviors,
 		Capacity:      l.Capacity,
@@ -53,7 +48,10 @@ func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
 	return func() { <-ended }, nil
 }
 
-func (l *loops) simulate(ctx context.Context, c simulated.Config) error {
+func (l *loops) simulate(ctx context.Context, c simulated.Config) (err error) {
+	if c.Client, err = kubernetes.NewForConfig(l.config("kubelet")); err != nil {
+		return err
+	}
 	nodes, err := simulated.New(c)
 	if err != nil {
 		return err

@@ -157,6 +157,9 @@ func (n *Nodes) reserve(node *node, index int) {
 		return
 	}
 	n.byIndex[index] = node
+	if len(node.indices) == 0 {
+		node.index = index
+	}
 	node.indices = append(node.indices, index)
 	node.ips.add(n.ranges.pod(index))
 }

@@ -27,7 +27,7 @@ func (n *Nodes) renewLease(ctx context.Context, name string) (time.Duration, err
 		n.mu.Unlock()
 		return 0, nil
 	}
-	uid, index, renewal := node.uid, node.indices[0], n.LeaseDuration/4
+	uid, index, renewal := node.uid, node.index, n.LeaseDuration/4
 	if n.working > manyNodes {
 		renewal = n.LeaseDuration / 2
 	}

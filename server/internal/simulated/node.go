@@ -137,7 +137,6 @@ func (n *Nodes) prepare(
 ) (*corev1.Node, error) {
 	n.mu.Lock()
 	done := node.prepared || node.own && node.kind == nil
-	cidr := n.ranges.pod(node.indices[0]).String()
 	n.mu.Unlock()
 	if done {
 		return found, nil
@@ -155,6 +154,7 @@ func (n *Nodes) prepare(
 			}
 		}
 		if wanted.Spec.PodCIDR == "" {
+			cidr := n.ranges.pod(node.index).String()
 			wanted.Spec.PodCIDR, wanted.Spec.PodCIDRs = cidr, []string{cidr}
 		}
 	}
@@ -209,7 +209,7 @@ func (n *Nodes) untaint(ctx context.Context, found *corev1.Node) error {
 }
 
 func (n *Nodes) newNode(node *node) *corev1.Node {
-	cidr := n.ranges.pod(node.indices[0]).String()
+	cidr := n.ranges.pod(node.index).String()
 	created := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: node.name},
 		Spec:       corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}},
@@ -240,7 +240,7 @@ func (n *Nodes) setOwn(of *corev1.Node, node *node) {
 	}
 	maps.Copy(s.Capacity, node.capacity.DeepCopy())
 	s.Allocatable = s.Capacity.DeepCopy()
-	setAddress(s, corev1.NodeInternalIP, n.ranges.host(node.indices[0]).String())
+	setAddress(s, corev1.NodeInternalIP, n.ranges.host(node.index).String())
 	setAddress(s, corev1.NodeHostName, node.name)
 	s.DaemonEndpoints.KubeletEndpoint.Port = kubeletPort
 	info := &s.NodeInfo
@@ -285,7 +285,7 @@ func (n *Nodes) complete(of *corev1.Node, node *node) {
 		}
 	}
 	if addressOf(of) == "" {
-		setAddress(s, corev1.NodeInternalIP, n.ranges.host(node.indices[0]).String())
+		setAddress(s, corev1.NodeInternalIP, n.ranges.host(node.index).String())
 	}
 	if !slices.ContainsFunc(s.Addresses, func(a corev1.NodeAddress) bool {
 		return a.Type == corev1.NodeHostName

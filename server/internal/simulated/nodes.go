@@ -90,9 +90,10 @@ type node struct {
 	own      bool
 	kind     *Kind // nil if the node is of no kind
 	capacity corev1.ResourceList
-	// indices are the ranges of addresses of the node. The first one is also that of the node's own
-	// address. A node of others may have none yet.
+	// indices are the ranges of addresses of the node. A node of others may have none yet. The first
+	// one, index, is also that of the node's own address. It does not change.
 	indices []int
+	index   int
 	// address is what the node has in its status, which its maker may have chosen.
 	address string
 	// prepared is true once the node has the labels and taints of its kind, or those that a kubelet
