@@ -201,19 +201,16 @@ func pathFrom(dir, path string) (string, error) {
 // there, with the suffix _test.
 func packageIn(dir string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		return "explore_test", err
+	}
+	text, err := plainfile.Read(files[0])
 	if err != nil {
 		return "", err
 	}
-	for _, file := range files {
-		text, err := plainfile.Read(file)
-		if err != nil {
-			return "", err
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, text, parser.PackageClauseOnly)
-		if err != nil {
-			return "", err
-		}
-		return strings.TrimSuffix(f.Name.Name, "_test") + "_test", nil
+	f, err := parser.ParseFile(token.NewFileSet(), files[0], text, parser.PackageClauseOnly)
+	if err != nil {
+		return "", err
 	}
-	return "explore_test", nil
+	return strings.TrimSuffix(f.Name.Name, "_test") + "_test", nil
 }
