@@ -40,10 +40,11 @@ RACE ?=
 # Without this, the race detector sleeps for a second at the end of each package.
 export GORACE ?= atexit_sleep_ms=0
 
-# The parts run at once, because each of them often waits for servers and programs.
+# Two parts run at once, because each of them often waits for servers and programs. More would leave no
+# processor idle either, but starve tests that have a server's limits of time.
 .PHONY: test
 test: ## Run all tests. RACE=-race detects races, except in the program and the recordings.
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-packages test-unraced test-examples \
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-packages test-unraced test-examples \
 		test-tools
 
 .PHONY: test-packages
