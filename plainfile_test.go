@@ -17,6 +17,7 @@ var opensByName = map[string]string{
 	"server/cli/detach_unix.go":                   "a log, to write",
 	"server/cli/detach_windows.go":                "a log, to write",
 	"server/cli/explore.go":                       "new logs, to write",
+	"server/cli/explore_emit.go":                  "a new test, to write",
 	"server/cli/internal/develop/registration.go": "an argument of the user",
 	"server/internal/install/manifests.go":        "a directory",
 	"server/cli/internal/sandbox/kubeconfig.go":   "a flag of the user, and its lock",

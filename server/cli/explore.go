@@ -337,14 +337,8 @@ func (o *exploreOptions) write(s streams, r *explorer.Report, args []string) err
 	if err := reportFormats[o.output](r, s.out); err != nil {
 		return err
 	}
-	emit := ""
-	if r.Findings > 0 {
-		emit = o.emit
-	}
 	return errors.Join(writeReport(r, o.junit, junitReport), writeReport(r, o.report, htmlReport),
-		writeReport(r, emit, func(r *explorer.Report, w io.Writer) error {
-			return o.emitTest(r, args, w)
-		}))
+		o.emitTest(r, args))
 }
 
 // writeReport writes to a file, if it has a name.

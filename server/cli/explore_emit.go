@@ -7,7 +7,6 @@ import (
 	"go/format"
 	"go/parser"
 	"go/token"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -74,8 +73,25 @@ func (o *exploreOptions) checkEmit() error {
 	return nil
 }
 
-// emitTest writes a test that repeats the findings, if there are any.
-func (o *exploreOptions) emitTest(r *explorer.Report, args []string, w io.Writer) error {
+// emitTest writes a test that repeats the findings, if there are any, to the file of --emit-test.
+func (o *exploreOptions) emitTest(r *explorer.Report, args []string) error {
+	if o.emit == "" || r.Findings == 0 {
+		return nil
+	}
+	source, err := o.testOf(r, args)
+	if err != nil {
+		return fmt.Errorf("--emit-test: %w", err)
+	}
+	f, err := os.OpenFile(o.emit, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(source)
+	return errors.Join(err, f.Close())
+}
+
+// testOf returns the source of a test that repeats the findings.
+func (o *exploreOptions) testOf(r *explorer.Report, args []string) ([]byte, error) {
 	dir := filepath.Dir(o.emit)
 	var wrong error
 	list := func(paths []string) string {
@@ -113,18 +129,13 @@ func (o *exploreOptions) emitTest(r *explorer.Report, args []string, w io.Writer
 		}
 	}
 	if wrong != nil {
-		return fmt.Errorf("--emit-test: %w", wrong)
+		return nil, wrong
 	}
 	text := &bytes.Buffer{}
 	if err := emitted.Execute(text, test); err != nil {
-		return err
+		return nil, err
 	}
-	source, err := format.Source(text.Bytes())
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(source)
-	return err
+	return format.Source(text.Bytes())
 }
 
 type emittedFinding struct{ Name, What string }
