@@ -50,8 +50,8 @@ func TestDocumentsCanBePasted(t *testing.T) {
 		t.Helper()
 		shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", runnable(script))
 		shell.Dir, shell.Env = dir, env
-		// A server that the script leaves behind may hold the output open, and one that it has ended
-		// with kill does for a moment.
+		// A server that the script leaves behind may hold the output open, and one that it has
+		// ended with kill does for a moment.
 		shell.WaitDelay = time.Minute
 		if out, err := shell.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s\n%s", err, script, out)

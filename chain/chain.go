@@ -44,8 +44,8 @@ type Config struct {
 	// StorageAlive ends when the storage cannot answer any more, with the reason as its cause. The
 	// requests that are waiting are answered then. If nil, the storage does not fail.
 	StorageAlive context.Context
-	// Abandonable, if set, marks the context of a request that nobody waits for once StorageAlive has
-	// ended, so that the storage may let it hang.
+	// Abandonable, if set, marks the context of a request that nobody waits for once StorageAlive
+	// has ended, so that the storage may let it hang.
 	Abandonable func(context.Context) context.Context
 	// Own, if set, reports whether a context is that of a request by which the control plane calls
 	// itself. Faults do not select such requests unless they name their client.

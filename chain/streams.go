@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// streamsOfUser and streamsOfAll are how many streams there may be at once, of a user and in all.
-	// A stream takes less than 200 KB.
+	// streamsOfUser and streamsOfAll are how many streams there may be at once, of a user and in
+	// all. A stream takes less than 200 KB.
 	streamsOfUser = 100
 	streamsOfAll  = 1000
 	// streamRetry is when a client may try again, in seconds.

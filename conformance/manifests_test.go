@@ -26,8 +26,8 @@ type project struct {
 	definitions []string
 	// workloads lists files and folders (read recursively) with manifests that use the definitions.
 	workloads []string
-	// except maps the files below workloads that cannot be applied to the reason: either they are not
-	// manifests, or kube-apiserver rejects them too.
+	// except maps the files below workloads that cannot be applied to the reason: either they are
+	// not manifests, or kube-apiserver rejects them too.
 	except map[string]string
 }
 
@@ -99,7 +99,8 @@ func TestRealManifestsApply(t *testing.T) {
 			t.Parallel()
 			dir := download(t, p.module, p.sum)
 			run := kubectlFor(t, servertest.Run(t))
-			// A command for many files, because kubectl reads the server's documents for every command.
+			// A command for many files, because kubectl reads the server's documents for every
+			// command.
 			apply := func(files []string) (string, error) {
 				args := []string{"apply", "--server-side", "--force-conflicts"}
 				for _, file := range files {

@@ -92,9 +92,9 @@ func (f facts) addDocument(document any) {
 }
 
 func (f facts) addDefinition(name string, definition any) {
-	// Of the apimachinery definitions, only the fields are compared: how many kinds a definition lists
-	// depends on whether the document covers one group version or all, and quantities have a type in
-	// v2 only.
+	// Of the apimachinery definitions, only the fields are compared: how many kinds a definition
+	// lists depends on whether the document covers one group version or all, and quantities have a
+	// type in v2 only.
 	if !strings.HasPrefix(name, "io.k8s.apimachinery.") {
 		if kinds, ok := at(definition, "x-kubernetes-group-version-kind").([]any); ok {
 			for _, kind := range kinds {

@@ -26,8 +26,8 @@ const (
 	ephemeralTickMillis    = 1000
 	ephemeralElectionTicks = 2
 
-	// Raft entries stay in memory, and each is as large as the object that was written, which may be
-	// 1.5 MB. Etcd's defaults are 10,000 and 5,000 entries; a write takes as long with fewer.
+	// Raft entries stay in memory, and each is as large as the object that was written, which may
+	// be 1.5 MB. Etcd's defaults are 10,000 and 5,000 entries; a write takes as long with fewer.
 	// More entries are kept than a restart replays, so that compaction has nothing to do during a
 	// replay (see replayGrace).
 	snapshotCount          = 100

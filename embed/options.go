@@ -23,9 +23,10 @@ type Options struct {
 	// not hold etcd data yet.
 	From *Snapshot
 
-	// QuotaBytes is the size that the database should have at most. Default: [DefaultQuotaBytes]. Etcd
-	// itself refuses to write a little later: whoever writes keeps to the quota by asking [Etcd.Room],
-	// so that there is room left for deletions. A database that is larger can be opened.
+	// QuotaBytes is the size that the database should have at most. Default: [DefaultQuotaBytes].
+	// Etcd itself refuses to write a little later: whoever writes keeps to the quota by asking
+	// [Etcd.Room], so that there is room left for deletions. A database that is larger can be
+	// opened.
 	QuotaBytes int64
 
 	// ListenClient opens a Unix socket with mode 0600 for clients outside the process, such as

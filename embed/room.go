@@ -23,8 +23,8 @@ const (
 
 	// shrinkBytes is the number of unused bytes from which on a database file is worth rewriting.
 	shrinkBytes = 32 << 20
-	// commits is the number of commits after which bbolt counts the pages that a compaction has freed:
-	// they stay reserved for the readers of the two transactions before.
+	// commits is the number of commits after which bbolt counts the pages that a compaction has
+	// freed: they stay reserved for the readers of the two transactions before.
 	commits = 3
 	// readersTick and readersTicks are how often readers that end are looked for.
 	readersTick  = time.Millisecond
@@ -64,10 +64,10 @@ func (e *Etcd) Room() Room {
 	return Room{Quota: e.quota, Limit: e.limit, File: backend.Size(), Used: backend.SizeInUse()}
 }
 
-// MakeRoom removes all old revisions, also if etcd refuses to write. If much of the file is unused then, it rewrites the file
-// without that, during which reads and writes wait. It ends the alarm that stops writes at the
-// limit if there is room now. MakeRoom itself writes nothing. It returns the oldest revision that
-// is left.
+// MakeRoom removes all old revisions, also if etcd refuses to write. If much of the file is unused
+// then, it rewrites the file without that, during which reads and writes wait. It ends the alarm
+// that stops writes at the limit if there is room now. MakeRoom itself writes nothing. It returns
+// the oldest revision that is left.
 func (e *Etcd) MakeRoom(ctx context.Context) (oldest int64, err error) {
 	oldest, err = e.compact(ctx)
 	if err != nil {

@@ -24,8 +24,8 @@ type storeWriter struct {
 	storeReader
 	quota storage.Quota
 
-	// A transaction in the store holds order for reading. Two kinds of change in the log hold it for
-	// writing, because they must not meet such a transaction: a transaction in the log compares
+	// A transaction in the store holds order for reading. Two kinds of change in the log hold it
+	// for writing, because they must not meet such a transaction: a transaction in the log compares
 	// before it locks the store, and the grant of a lease takes its locks in another order than a
 	// put. All other changes in the log lock the store first.
 	order sync.RWMutex

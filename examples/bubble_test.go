@@ -18,8 +18,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestManagerInBubble runs a controller-runtime manager for three hours of virtual time: with leader
-// election, a cache, watches, and a reconciler that comes back every hour.
+// TestManagerInBubble runs a controller-runtime manager for three hours of virtual time: with
+// leader election, a cache, watches, and a reconciler that comes back every hour.
 func TestManagerInBubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -196,8 +196,8 @@ func testKeyboard(t *testing.T, b *browser) {
 	p.keys("ArrowLeft")
 	p.until(`!/^(\d+) of \1:/.test(document.querySelector(".version").innerText)`)
 
-	// A link of the chain filters with Enter; a request opens with Enter and closes with Escape, and
-	// the focus is where it was.
+	// A link of the chain filters with Enter; a request opens with Enter and closes with Escape,
+	// and the focus is where it was.
 	p.run(chromedp.Evaluate(`location.hash = "chain"`, nil))
 	p.run(chromedp.Focus(`#links [data-place="core"] button`, chromedp.ByQuery))
 	p.keys("Enter")

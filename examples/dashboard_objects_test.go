@@ -169,7 +169,8 @@ func testHistory(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	testChangesFit(t, b, k)
 }
 
-// testChangesFit opens the history of changes of many lengths, of which each breaks at another place.
+// testChangesFit opens the history of changes of many lengths, of which each breaks at another
+// place.
 func testChangesFit(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	create := []string{"create", "configmap", "lengths"}
 	change := map[string]map[string]string{"data": {}}

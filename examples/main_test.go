@@ -85,8 +85,8 @@ func build(dir string) error {
 	if out, err := exec.Command("go", append(args, "./...")...).CombinedOutput(); err != nil {
 		return fmt.Errorf("build the examples: %w\n%s", err, out)
 	}
-	// After a change in a folder that a test reads, go test does not take the result of the test from
-	// its cache. It does not see what the compiler reads.
+	// After a change in a folder that a test reads, go test does not take the result of the test
+	// from its cache. It does not see what the compiler reads.
 	return filepath.WalkDir(".", func(_ string, _ fs.DirEntry, err error) error { return err })
 }
 

@@ -36,8 +36,8 @@ type cluster struct {
 // trouble is something that happens to a member or to a replica.
 type trouble struct {
 	name string
-	// begin begins the trouble and returns the replica that clients may not reach meanwhile, if any,
-	// and the function that ends the trouble.
+	// begin begins the trouble and returns the replica that clients may not reach meanwhile, if
+	// any, and the function that ends the trouble.
 	begin func(t *testing.T, c *cluster) (unreachable *labReplica, end func())
 }
 

@@ -47,8 +47,8 @@ func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 		t.Errorf("deployments are watched but have no cache: %v", after)
 	}
 
-	// Events never have a watch cache, as in kube-apiserver. This shows in the response to an invalid
-	// resource version.
+	// Events never have a watch cache, as in kube-apiserver. This shows in the response to an
+	// invalid resource version.
 	events, err := client.CoreV1().Events(metav1.NamespaceDefault).Watch(t.Context(),
 		metav1.ListOptions{})
 	if err != nil {

@@ -47,8 +47,8 @@ func anonymously(t testing.TB, s *server.Server, dial utilnet.DialFunc, path str
 	}
 }
 
-// startCaches makes a control plane without controllers start the watch cache of cluster roles before
-// its last change, and another one after it.
+// startCaches makes a control plane without controllers start the watch cache of cluster roles
+// before its last change, and another one after it.
 func startCaches(t testing.TB, s *server.Server) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(s.RESTConfig())

@@ -225,8 +225,8 @@ type Options struct {
 	// own. Default: none.
 	SimulatedNodeKinds []SimulatedNodeKind
 	// SimulateNodesMatching is a selector of labels, such as type=kwok: nodes that others make are
-	// simulated too if it matches them. Default: none. Whatever it is, that also goes for nodes with
-	// the label kinproc.dev/simulated=true, and for those with the annotation or label
+	// simulated too if it matches them. Default: none. Whatever it is, that also goes for nodes
+	// with the label kinproc.dev/simulated=true, and for those with the annotation or label
 	// kwok.x-k8s.io/node=fake. What their makers said about them stays.
 	SimulateNodesMatching string
 	// SimulatedMetrics serves metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io for

@@ -73,11 +73,11 @@ var (
 // Server is the aggregator.
 type Server struct {
 	*aggregatorapiserver.APIAggregator
-	// GenericAPIServer is the server that serves requests. After PrepareRun, that of APIAggregator is
-	// another one.
+	// GenericAPIServer is the server that serves requests. After PrepareRun, that of APIAggregator
+	// is another one.
 	GenericAPIServer *genericapiserver.GenericAPIServer
-	// OpenAPI is what the documents of the server's own kinds are built from. The server merges them
-	// with those of its delegates, one of which has to serve them; see [Server.PrepareRun].
+	// OpenAPI is what the documents of the server's own kinds are built from. The server merges
+	// them with those of its delegates, one of which has to serve them; see [Server.PrepareRun].
 	OpenAPI openapi.Server
 
 	client    *catchup.Client
@@ -94,7 +94,8 @@ func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 	handler.GoRestfulContainer = restful.NewContainer() // the documents describe its web services
 	prepared, err := s.APIAggregator.PrepareRun()
 	handler.GoRestfulContainer = s.OpenAPI.Container
-	// The server looks at the paths of APIServices after its own. Most of its own are health checks.
+	// The server looks at the paths of APIServices after its own. Most of its own are health
+	// checks.
 	s.paths = newServicePaths(s.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister(),
 		s.next.UnprotectedHandler())
 	own := handler.NonGoRestfulMux
@@ -104,8 +105,8 @@ func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 	s.documents.install(own)
 	routes.Index{}.Install(routes.ListedPathProviders{s.GenericAPIServer, s.paths}, own)
 	// From now on, APIAggregator needs little more than these paths. The goroutine that registers
-	// them may run for a moment after the server has stopped and its handlers have been forgotten, so
-	// it gets them in a server of its own.
+	// them may run for a moment after the server has stopped and its handlers have been forgotten,
+	// so it gets them in a server of its own.
 	s.APIAggregator.GenericAPIServer = &genericapiserver.GenericAPIServer{
 		Handler:               &genericapiserver.APIServerHandler{NonGoRestfulMux: s.paths.later},
 		APIServerID:           s.GenericAPIServer.APIServerID,
@@ -122,9 +123,9 @@ func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 const (
 	// documentsHook runs a controller in whose place s.documents is. See there.
 	documentsHook = "apiservice-openapiv3-controller"
-	// reloadHook follows the files of the client certificate, by fsnotify. Users may have few of the
-	// kernel's watches, and in a bubble of testing/synctest, no time passes while a goroutine waits
-	// for them.
+	// reloadHook follows the files of the client certificate, by fsnotify. Users may have few of
+	// the kernel's watches, and in a bubble of testing/synctest, no time passes while a goroutine
+	// waits for them.
 	reloadHook = "aggregator-reload-proxy-client-cert"
 )
 

@@ -37,14 +37,14 @@ type Rule struct {
 	User string `json:"user,omitempty"`
 	// UserAgent is a part of the request's header User-Agent.
 	UserAgent string `json:"userAgent,omitempty"`
-	// Verb is a verb of authorization, such as "update", or several with commas between them. That of
-	// other URLs is the method in lower case.
+	// Verb is a verb of authorization, such as "update", or several with commas between them. That
+	// of other URLs is the method in lower case.
 	Verb string `json:"verb,omitempty"`
 	// Resource is the plural name of a resource, such as "deployments", or with its group, such as
 	// "deployments.apps".
 	Resource string `json:"resource,omitempty"`
-	// Subresource is such as "status". "*" stands for any, and for the resource itself. If it is empty
-	// and Resource is not, requests for subresources are not selected.
+	// Subresource is such as "status". "*" stands for any, and for the resource itself. If it is
+	// empty and Resource is not, requests for subresources are not selected.
 	Subresource string `json:"subresource,omitempty"`
 	Namespace   string `json:"namespace,omitempty"`
 	// Name is the name of an object. Of a request that creates one, the name is that in its body.
@@ -62,8 +62,8 @@ type Rule struct {
 	Seed   uint64  `json:"seed,omitempty"`
 	// For is how long the fault lasts. Zero stands for until it is removed.
 	For metav1.Duration `json:"for,omitzero"`
-	// Optional says that the fault need not hit any request. Without it, a test fails and kinproc exec
-	// returns an error if there was none. The server itself does not mind.
+	// Optional says that the fault need not hit any request. Without it, a test fails and kinproc
+	// exec returns an error if there was none. The server itself does not mind.
 	Optional bool `json:"optional,omitempty"`
 }
 
@@ -101,8 +101,8 @@ type Hit struct {
 	User      string    `json:"user"`
 	UserAgent string    `json:"userAgent,omitempty"`
 	Verb      string    `json:"verb"`
-	// URI is the request's path and query. Namespace and Name are those of the object, if the path or
-	// Rule.Name has one.
+	// URI is the request's path and query. Namespace and Name are those of the object, if the path
+	// or Rule.Name has one.
 	URI       string `json:"uri"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`

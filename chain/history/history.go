@@ -52,8 +52,8 @@ type Version struct {
 	Resource  string `json:"resource"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Object is the object as it is stored, without its managed fields and the data of a Secret. That
-	// of a deletion is the object as it was before.
+	// Object is the object as it is stored, without its managed fields and the data of a Secret.
+	// That of a deletion is the object as it was before.
 	Object json.RawMessage `json:"object,omitempty"`
 	// Changes are the differences from the version before. They are empty for a created and for a
 	// deleted object, and if the version before is no longer kept.
@@ -164,12 +164,13 @@ type History struct {
 
 // Options select versions.
 type Options struct {
-	// Limit is the number of versions, the newest ones. Zero stands for [DefaultLimit], and [MaxLimit]
-	// is the maximum.
+	// Limit is the number of versions, the newest ones. Zero stands for [DefaultLimit], and
+	// [MaxLimit] is the maximum.
 	Limit int
 	// Labels, if not empty, is a label selector.
 	Labels string
-	// Contents, for the path of a namespace, selects all objects in it that the user may get and list.
+	// Contents, for the path of a namespace, selects all objects in it that the user may get and
+	// list.
 	Contents bool
 	// At, for the path of one object, selects the version at this revision.
 	At int64

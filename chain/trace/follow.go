@@ -26,8 +26,9 @@ const FollowPath = "/kinproc/v1/trace/requests"
 type Request struct {
 	Method string `json:"method"`
 	Path   string `json:"path"` // with the query
-	// Verb is that of authorization, such as "list", and Resource is such as "deployments.apps/scale".
-	// Both are empty if the request has not come so far, and Resource for other URLs.
+	// Verb is that of authorization, such as "list", and Resource is such as
+	// "deployments.apps/scale". Both are empty if the request has not come so far, and Resource for
+	// other URLs.
 	Verb     string `json:"verb,omitempty"`
 	Resource string `json:"resource,omitempty"`
 	// User is empty if the request was not authenticated.
@@ -40,8 +41,8 @@ type Request struct {
 	Received time.Time     `json:"received"`
 	Took     time.Duration `json:"took"` // in nanoseconds
 	Steps    []Step        `json:"steps"`
-	// Dropped is the number of requests since the last one that are not reported, because the client
-	// read too slowly.
+	// Dropped is the number of requests since the last one that are not reported, because the
+	// client read too slowly.
 	Dropped int `json:"dropped,omitempty"`
 }
 

@@ -35,8 +35,9 @@ type Step struct {
 	Decision string `json:"decision"`
 	// Reason explains the decision. It is empty where the decision needs no explanation.
 	Reason string `json:"reason,omitempty"`
-	// Patch is what the place changed in the object, as a JSON patch (RFC 6902). It is empty in traces
-	// over HTTP/1.1, and for objects that hold secrets: Secrets, token requests and token reviews.
+	// Patch is what the place changed in the object, as a JSON patch (RFC 6902). It is empty in
+	// traces over HTTP/1.1, and for objects that hold secrets: Secrets, token requests and token
+	// reviews.
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Object is the object as the place left it, if the place changed it and the client asked for
 	// objects. It is empty where Patch is.

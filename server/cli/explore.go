@@ -236,8 +236,8 @@ func (o *exploreOptions) explore(ctx context.Context, s streams, args []string) 
 	return nil
 }
 
-// newCase returns the program and the scripts, and what ends their network. The control plane is the
-// one to which requests go that need a connection of their own.
+// newCase returns the program and the scripts, and what ends their network. The control plane is
+// the one to which requests go that need a connection of their own.
 func (o *exploreOptions) newCase(
 	direct *rest.Config, session *disturb.Session, args, acts []string,
 ) (*disturb.Case, func(), error) {
@@ -311,9 +311,9 @@ func (l *load) add(begin program.Processors) {
 	l.idle += end.Idle - begin.Idle
 }
 
-// parallel returns how many runs keep processors busy. A run waits most of the time, but what others
-// use meanwhile is not free. Some of the processors' time stays free, so that no run looks idle
-// because it cannot run.
+// parallel returns how many runs keep processors busy. A run waits most of the time, but what
+// others use meanwhile is not free. Some of the processors' time stays free, so that no run looks
+// idle because it cannot run.
 func (l *load) parallel(processors int) int {
 	const share, most = 0.8, 8 // of each processor
 	n := share * float64(l.running+l.idle) / float64(max(l.running, 1))

@@ -46,8 +46,8 @@ func totals(r *explorer.Report) string {
 	return text + fmt.Sprintf("%d writes of the controller; %s\n", r.Writes, coverage(r))
 }
 
-// coverage returns how many disturbances of each kind happened, and names those that did not because
-// the controller did something else.
+// coverage returns how many disturbances of each kind happened, and names those that did not
+// because the controller did something else.
 func coverage(r *explorer.Report) string {
 	happened, tried := map[string]int{}, map[string]int{}
 	var kinds []string

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// servingValidity is how long a serving certificate is valid. It is renewed when a third of that
-	// is left. The authority stays the same, so registrations stay valid.
+	// servingValidity is how long a serving certificate is valid. It is renewed when a third of
+	// that is left. The authority stays the same, so registrations stay valid.
 	servingValidity = 90 * 24 * time.Hour
-	// mostBetweenChecks is the longest time between two looks at the certificate. Timers do not count
-	// the time that a machine sleeps.
+	// mostBetweenChecks is the longest time between two looks at the certificate. Timers do not
+	// count the time that a machine sleeps.
 	mostBetweenChecks = time.Hour
 
 	minTLSVersion = tls.VersionTLS12

@@ -258,7 +258,8 @@ spec:
 		servertest.YAML(fmt.Sprintf(with, true)+"---\n"+fmt.Sprintf(with, false)))
 }
 
-// A CRD whose names were refused can be corrected, though a read after that still shows the refusal.
+// A CRD whose names were refused can be corrected, though a read after that still shows the
+// refusal.
 func TestCRDsCorrected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

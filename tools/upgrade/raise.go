@@ -31,8 +31,8 @@ func raise(w io.Writer, dir string, from, to version) error {
 		}
 		if len(gets) > 0 {
 			// All at once: one by one, they would contradict each other. To tidy must wait until
-			// everything compiles: for a package that is gone, the go command would take another version
-			// again.
+			// everything compiles: for a package that is gone, the go command would take another
+			// version again.
 			step(w, at, "go", append([]string{"get"}, gets...)...)
 			step(w, at, "go", "mod", "download")
 		}

@@ -70,7 +70,8 @@ func (s cacheStorage) Watch(
 		if !s.serial() || after == 0 {
 			return s.Interface.Watch(ctx, key, opts)
 		}
-		// The library's store adds this, too. RequestWatchProgress asks watches with the same metadata.
+		// The library's store adds this, too. RequestWatchProgress asks watches with the same
+		// metadata.
 		ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		w := &cacheWatch{storage: s, cancel: cancel, events: make(chan watch.Event, watchBuffer)}
 		changes := s.backend.client.Watch(ctx, s.reader.prefix, clientv3.WithPrefix(),

@@ -18,13 +18,13 @@ import (
 type MetadataHandler = interface {
 	// Restart says that Put is about to be called for all objects that exist.
 	Restart()
-	// Put is called for an object that exists, that was created or that changed. Value is the encoded
-	// object. Both are valid only during the call.
+	// Put is called for an object that exists, that was created or that changed. Value is the
+	// encoded object. Both are valid only during the call.
 	Put(key string, object *metav1.PartialObjectMetadata, value []byte)
 	// Delete is called for every key that is deleted, with the revision of the deletion.
 	Delete(key string, revision int64)
-	// Done says that all changes up to a revision have been passed on. Changes that were made in one
-	// transaction are between two calls of Done.
+	// Done says that all changes up to a revision have been passed on. Changes that were made in
+	// one transaction are between two calls of Done.
 	Done(revision int64)
 }
 

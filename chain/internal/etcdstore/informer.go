@@ -319,8 +319,8 @@ func (i *Informer) AddEventHandlerWithOptions(
 	defer i.mu.Unlock()
 	l := &listener{handler: handler, handling: &i.running, synced: make(chan struct{})}
 	if i.IsStopped() {
-		// The plugins for webhooks, which may be made at that time, ignore the error and would crash
-		// without a registration.
+		// The plugins for webhooks, which may be made at that time, ignore the error and would
+		// crash without a registration.
 		return l, fmt.Errorf("add a handler to the informer of %s: the informer has stopped", i.kind)
 	}
 	i.listeners = append(i.listeners, l)

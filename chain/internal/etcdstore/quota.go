@@ -44,10 +44,11 @@ func (r Room) full(size int64) bool { return r.Used+size > r.Quota || r.File+siz
 func (r Room) refills(kept int64) bool { return r.File-r.Used < max(r.File/2, kept+kept/2) }
 
 const (
-	// margin is what the database may grow before its size is known again. Etcd commits every 100 ms.
+	// margin is what the database may grow before its size is known again. Etcd commits every 100
+	// ms.
 	margin = 2 << 20
-	// growth is what an update may add to an object while the database is full: a condition, say, or
-	// what a finalizer waits for.
+	// growth is what an update may add to an object while the database is full: a condition, say,
+	// or what a finalizer waits for.
 	growth = 1 << 10
 	// makingPause is the pause between two attempts to make room. Each reads all keys.
 	makingPause = 500 * time.Millisecond

@@ -46,8 +46,8 @@ type Config struct {
 	Client *clientv3.Client
 	// Prefix is that of all keys. Default: [DefaultPrefix].
 	Prefix string
-	// HistoryKept is how long old revisions are kept at least, except that there are at most 100,000
-	// of them, and 256 MiB or a quarter of the database's quota.
+	// HistoryKept is how long old revisions are kept at least, except that there are at most
+	// 100,000 of them, and 256 MiB or a quarter of the database's quota.
 	HistoryKept time.Duration
 	// Database is that of an embedded etcd, or nil.
 	Database Database

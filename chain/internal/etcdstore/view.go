@@ -16,8 +16,8 @@ import (
 
 // View is a state of the past that the reads of a request see instead of the present.
 type View struct {
-	// Revision is that of the state, unless Behind is set. It may be in the future, and has no effect
-	// until then.
+	// Revision is that of the state, unless Behind is set. It may be in the future, and has no
+	// effect until then.
 	Revision int64
 	// Behind is how many revisions the state is behind the present one.
 	Behind int64

@@ -34,8 +34,8 @@ const (
 
 // Config says what the faults need from the servers.
 type Config struct {
-	// Own reports whether a context is that of a request by which the control plane calls itself. If
-	// it is nil, there are none.
+	// Own reports whether a context is that of a request by which the control plane calls itself.
+	// If it is nil, there are none.
 	Own func(context.Context) bool
 	// Revision returns the present revision of the stored objects.
 	Revision   func(context.Context) (int64, error)

@@ -20,8 +20,8 @@ type Target struct {
 	Client *http.Client
 	// Token is the bearer token of a user in system:masters.
 	Token string
-	// Wording, if set, is called with each difference in the text of a cause, which is not among the
-	// differences of a response.
+	// Wording, if set, is called with each difference in the text of a cause, which is not among
+	// the differences of a response.
 	Wording func(file, difference string)
 }
 

@@ -50,8 +50,8 @@ func newWebhooks[P webhookPlugin](
 		if err := p.ValidateInitialization(); err != nil {
 			return p, err
 		}
-		// The plugin collects the configurations from the store of the informer. By default, it would
-		// first wait until its own handler has seen them, and poll every 100 ms for that.
+		// The plugin collects the configurations from the store of the informer. By default, it
+		// would first wait until its own handler has seen them, and poll every 100 ms for that.
 		p.SetReadyFunc(w.informer.HasSynced)
 		return p, nil
 	})

@@ -48,7 +48,8 @@ func TestAdmissionEventRateLimit(t *testing.T) {
 			InvolvedObject: corev1.ObjectReference{Name: object},
 		}
 	}
-	// Each bucket holds one event. The second event of a pair passes only if it has a separate bucket.
+	// Each bucket holds one event. The second event of a pair passes only if it has a separate
+	// bucket.
 	pairs := map[string][2]*corev1.Event{
 		"same":            {event("a", "c", "o"), event("a", "c", "o")},
 		"other object":    {event("a", "c", "o"), event("a", "c", "p")},

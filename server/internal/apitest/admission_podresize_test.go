@@ -35,8 +35,8 @@ func TestAdmissionPodResizeValidator(t *testing.T) {
 	for name, c := range map[string]struct {
 		resource string
 		pod      *corev1.Pod
-		// cause is the expected cause of the refusal: "" for no refusal, "-" for a refusal without a
-		// cause.
+		// cause is the expected cause of the refusal: "" for no refusal, "-" for a refusal without
+		// a cause.
 		cause metav1.CauseType
 	}{
 		"fits":       {"pods/resize", resized("linux", requests("cpu", "2", "memory", "1Gi")), ""},

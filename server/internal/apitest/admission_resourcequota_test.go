@@ -96,8 +96,8 @@ func TestAdmissionResourceQuota(t *testing.T) {
 	for name, c := range map[string]struct {
 		hard   corev1.ResourceList
 		scopes []corev1.ResourceQuotaScope
-		// fits modifies a pod that is created first and stays within the quota. full modifies a pod that
-		// exceeds it.
+		// fits modifies a pod that is created first and stays within the quota. full modifies a pod
+		// that exceeds it.
 		fits, full []func(*corev1.Pod)
 	}{
 		"pods": {

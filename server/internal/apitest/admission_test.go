@@ -60,8 +60,8 @@ func TestAdmissionPods(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		change func(*corev1.Pod)
-		// refused is a substring of the expected error. If it is empty, the pod is created and checked
-		// with look.
+		// refused is a substring of the expected error. If it is empty, the pod is created and
+		// checked with look.
 		refused string
 		look    func(*corev1.Pod) bool
 	}{

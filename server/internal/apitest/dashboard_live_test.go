@@ -150,8 +150,8 @@ func TestDashboardNothingOfSecrets(t *testing.T) {
 	live := p.events("/live?user=kinproc-dashboard")
 	p.awaitFollowing(s)
 	list := p.events("/objects?version=v1&resource=secrets&inside=default&name=one")
-	// awaitSteps waits for a request and gets the steps of what has passed. An event shows few of the
-	// requests of a moment, so each request is waited for.
+	// awaitSteps waits for a request and gets the steps of what has passed. An event shows few of
+	// the requests of a moment, so each request is waited for.
 	awaitSteps := func(method, path string) {
 		t.Helper()
 		path, _, _ = strings.Cut(path, "?")

@@ -114,8 +114,8 @@ func TestDashboardLoopsAreHidden(t *testing.T) {
 		if len(related) > 1 || time.Now().After(deadline) {
 			break
 		}
-		// On a busy machine, the requests of a reconcile may be so far apart that they do not seem to
-		// belong together. So there is another reconcile.
+		// On a busy machine, the requests of a reconcile may be so far apart that they do not seem
+		// to belong together. So there is another reconcile.
 		if err := client.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{},
 			metav1.ListOptions{}); err != nil {
 			t.Fatal(err)

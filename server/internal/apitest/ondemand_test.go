@@ -24,8 +24,8 @@ import (
 // about all of them, at the same time.
 func TestOnDemandGroups(t *testing.T) {
 	t.Parallel()
-	// With the race detector, beside other tests, the documents may take longer than a minute, after
-	// which the server would give up.
+	// With the race detector, beside other tests, the documents may take longer than a minute,
+	// after which the server would give up.
 	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
 		o.RequestTimeout = 10 * time.Minute
 	})

@@ -186,7 +186,8 @@ func TestResetToAnotherAvailability(t *testing.T) {
 	gv := schema.GroupVersion{Group: "stones.example.com", Version: "v1"}
 	servertest.APIService(t, s, e, gv)
 	becomes := func(want bool) {
-		// The server is looked at again when its APIService changes, and otherwise after some seconds.
+		// The server is looked at again when its APIService changes, and otherwise after some
+		// seconds.
 		_, err := c.services.ApiregistrationV1().APIServices().Patch(t.Context(), "v1."+gv.Group,
 			types.MergePatchType, []byte(fmt.Sprintf(`{"metadata": {"annotations": {"up": "%t"}}}`, want)),
 			metav1.PatchOptions{})

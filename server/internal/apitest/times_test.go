@@ -94,8 +94,8 @@ func TestRequestTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The call of the webhook, the request and its stream end at the same time, so the error is any of
-	// three.
+	// The call of the webhook, the request and its stream end at the same time, so the error is any
+	// of three.
 	var took time.Duration
 	eventually(t, "a timeout", func() error { // the configuration takes effect with a delay
 		begin := time.Now()

@@ -145,8 +145,8 @@ func unreadRefusal(t *testing.T, config *tls.Config, address, header string, goe
 		t.Fatalf("with %q: %v", header, err)
 	}
 	if strings.Contains(header, "Content-Length: 1000\r\n") && !strings.Contains(header, "Expect") {
-		// The server does not wait for the rest of the body either: reading from the connection ends
-		// after the response, not at the deadline.
+		// The server does not wait for the rest of the body either: reading from the connection
+		// ends after the response, not at the deadline.
 		if _, err := io.Copy(io.Discard, conn); err != nil {
 			t.Errorf("with %q: after the response: %v", header, err)
 		}

@@ -60,7 +60,8 @@ type Authorization struct {
 // Authorizer authorizes requests and lists the rules that it knows for a user.
 type Authorizer struct {
 	roles *rbacauthorizer.Authorizer
-	// links are the authorizers that keep their state when the configuration changes, by their modes.
+	// links are the authorizers that keep their state when the configuration changes, by their
+	// modes.
 	links   map[string]link
 	current atomic.Pointer[chain]
 }

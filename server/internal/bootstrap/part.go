@@ -26,8 +26,8 @@ type Part struct {
 
 	// Own reports whether an object describes this control plane, so that a reset leaves it alone.
 	Own func(key string) bool
-	// Always reports whether a reset leaves an object if the snapshot does not have it. The function
-	// has reports what the snapshot has.
+	// Always reports whether a reset leaves an object if the snapshot does not have it. The
+	// function has reports what the snapshot has.
 	Always func(key string, has func(key string) bool) bool
 	// Adopt returns how objects of another control plane become those of this one, by their keys. A
 	// fork must have them all, but for keys in which * stands for each namespace.

@@ -273,9 +273,9 @@ func (c *Config) rootCertificates() Part {
 	return p
 }
 
-// trustBundle is the ClusterTrustBundle with the root certificates. A control loop keeps it. It exists
-// from the start, because a request for it would make the server prepare the kind, which most
-// clients never use.
+// trustBundle is the ClusterTrustBundle with the root certificates. A control loop keeps it. It
+// exists from the start, because a request for it would make the server prepare the kind, which
+// most clients never use.
 func (c *Config) trustBundle() Part {
 	if !c.PublishesTrust {
 		return Part{}

@@ -56,7 +56,8 @@ func (s sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 	return s.sent(s.events.PatchWithEventNamespaceWithContext(s.ctx, event, data))
 }
 
-// sent leaves out the error about an event that was given up, which would be logged and tried again.
+// sent leaves out the error about an event that was given up, which would be logged and tried
+// again.
 func (s sink) sent(event *corev1.Event, err error) (*corev1.Event, error) {
 	if s.ctx.Err() != nil {
 		return event, nil

@@ -24,11 +24,12 @@ const (
 	// memory they take. At the fastest pace, that is the last 12 seconds.
 	shownRequests = 1000
 	shownBytes    = 24 << 20
-	// otherRequests and otherBytes are the bounds of those that are not shown. They are kept because
-	// they may belong to the same work as one that is.
+	// otherRequests and otherBytes are the bounds of those that are not shown. They are kept
+	// because they may belong to the same work as one that is.
 	otherRequests = 2000
 	otherBytes    = 8 << 20
-	// groupsPerTick bounds the groups of an event. Clients may send any number of methods and paths.
+	// groupsPerTick bounds the groups of an event. Clients may send any number of methods and
+	// paths.
 	groupsPerTick = 500
 	// followAgain is the time before another attempt to follow the requests.
 	followAgain = 2 * time.Second

@@ -20,7 +20,8 @@ func (o operation) text(field string) string {
 	return text
 }
 
-// operations returns the operations of a JSON patch. Of what is none, the server says what is wrong.
+// operations returns the operations of a JSON patch. Of what is none, the server says what is
+// wrong.
 func operations(body []byte, contentType string) (list []operation) {
 	if contentType == string(types.JSONPatchType) {
 		_ = json.Unmarshal(body, &list)

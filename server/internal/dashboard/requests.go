@@ -150,8 +150,8 @@ type answered struct {
 	Message string `json:"message,omitempty"`
 	// Body is the body of the response, in a form for people.
 	Body string `json:"body,omitempty"`
-	// Created is the name of an object that the guided walk has created and deleted, and Left is why
-	// it could not delete it.
+	// Created is the name of an object that the guided walk has created and deleted, and Left is
+	// why it could not delete it.
 	Created string `json:"created,omitempty"`
 	Left    string `json:"left,omitempty"`
 }

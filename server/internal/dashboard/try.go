@@ -305,9 +305,9 @@ func (s *Server) try(ctx context.Context, a attempt) (*answered, error) {
 	return result, nil
 }
 
-// addStored adds the data of the Secrets that a request is about to change. The answer may have them
-// though it has no Secret, as in the message of a webhook. If they cannot be read, nobody can say
-// anything about them either, or only by what it knows of them otherwise.
+// addStored adds the data of the Secrets that a request is about to change. The answer may have
+// them though it has no Secret, as in the message of a webhook. If they cannot be read, nobody can
+// say anything about them either, or only by what it knows of them otherwise.
 func (s *Server) addStored(ctx context.Context, hide *hiding, method string, to *url.URL) {
 	if method == http.MethodGet || method == http.MethodPost {
 		return

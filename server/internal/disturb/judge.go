@@ -121,8 +121,8 @@ func resourceOf(key string) schema.GroupResource {
 	return schema.ParseGroupResource(resource)
 }
 
-// Learn masks the fields that have a value of their own undisturbed and in each try of a disturbance:
-// these are chance.
+// Learn masks the fields that have a value of their own undisturbed and in each try of a
+// disturbance: these are chance.
 func (b *Baseline) Learn(one, other *Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,8 +213,8 @@ func (b *Baseline) miscounted(o *Outcome, lasting bool) []string {
 	return all
 }
 
-// final reports whether the system, which is idle, need not be watched any longer: it is as it should
-// be, or will never be.
+// final reports whether the system, which is idle, need not be watched any longer: it is as it
+// should be, or will never be.
 func (b *Baseline) final(o *Outcome) bool {
 	if len(o.lasting) > 0 || len(b.miscounted(o, true)) > 0 {
 		return true

@@ -43,8 +43,8 @@ const (
 	// show the next controller an earlier state. It sees the present when it is idle, or after some
 	// time.
 	StaleRestart
-	// Conflict lets somebody else change an object just before the controller does, and Overwrite too,
-	// if the controller's write has no resource version.
+	// Conflict lets somebody else change an object just before the controller does, and Overwrite
+	// too, if the controller's write has no resource version.
 	Conflict
 	Overwrite
 	// Coalesced shows the controller what happens to an object only once the system is idle, and
@@ -78,13 +78,13 @@ type Disturbance struct {
 	// View is the write that the state for StaleRestart was before or after.
 	View      Op
 	ViewAfter bool
-	// Only is true if StaleRestart shows the past of the resource of View alone. Without a verb, View
-	// is that resource, and the past is the state before its last change, whoever made it.
+	// Only is true if StaleRestart shows the past of the resource of View alone. Without a verb,
+	// View is that resource, and the past is the state before its last change, whoever made it.
 	Only bool
 	// Until is the write of the user in the next act that ends Missed. Default: At.
 	Until Op
-	// Act is the first of two acts during which events are held back for Coalesced. Default: events are
-	// held back in each act by itself.
+	// Act is the first of two acts during which events are held back for Coalesced. Default: events
+	// are held back in each act by itself.
 	Act int
 	// Then is what happens during the recovery, if its kind is not None.
 	Then Second
@@ -237,8 +237,8 @@ func (d Disturbance) of() string {
 	return "write"
 }
 
-// Disturbances returns all that can be done to the case: the first of each kind, the second of each,
-// and so on. Within a kind the order is that of the requests or, with a seed, another one.
+// Disturbances returns all that can be done to the case: the first of each kind, the second of
+// each, and so on. Within a kind the order is that of the requests or, with a seed, another one.
 func (b *Baseline) Disturbances(seed uint64) []Disturbance {
 	all := slices.Concat(b.atWrites(), b.lastChanges(), b.acrossActs(), b.late())
 	if seed != 0 {

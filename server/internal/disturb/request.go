@@ -26,9 +26,9 @@ type Op struct {
 	Subresource string
 	Namespace   string
 	Name        string // see canonical
-	// Act is the act of the user in which the request is sent, from 1, or 0 before the first. Nth counts
-	// the requests of an act that are equal otherwise, from 1. Neither is known of the requests of
-	// others.
+	// Act is the act of the user in which the request is sent, from 1, or 0 before the first. Nth
+	// counts the requests of an act that are equal otherwise, from 1. Neither is known of the
+	// requests of others.
 	Act, Nth int
 }
 

@@ -27,16 +27,16 @@ type Case struct {
 	Act func(ctx context.Context, config *rest.Config, waitIdle func()) error
 	// Mask removes from an object what may differ. It may be nil.
 	Mask func(*unstructured.Unstructured)
-	// HoldWhileWaiting holds events back, and keeps the controller away when it is to miss a change,
-	// until Act ends or waits for WaitIdle, even if the system is idle before that.
+	// HoldWhileWaiting holds events back, and keeps the controller away when it is to miss a
+	// change, until Act ends or waits for WaitIdle, even if the system is idle before that.
 	HoldWhileWaiting bool
 	// Always is what is to be true at each revision.
 	Always []*invariant.Rule
 	// The system is idle if nothing has happened for the time Settle. It must be within the time
 	// Patience, and the final state must be as in an undisturbed run.
 	Settle, Patience time.Duration
-	// Silence ends the patience with a system that is idle, but not as it should be, when the controller
-	// has sent no request for that time. Default: Patience.
+	// Silence ends the patience with a system that is idle, but not as it should be, when the
+	// controller has sent no request for that time. Default: Patience.
 	Silence time.Duration
 }
 
@@ -165,8 +165,8 @@ func (o *Outcome) add(kind ProblemKind, message string) {
 	o.Problems = append(o.Problems, Problem{Kind: kind, Message: message})
 }
 
-// A SettleError says that the controller changed something when the system had seemed to be idle: it
-// was only between two steps of its work.
+// A SettleError says that the controller changed something when the system had seemed to be idle:
+// it was only between two steps of its work.
 type SettleError struct {
 	// Pause is how long it had been, and Use a time to settle that is long enough for that.
 	Pause, Use time.Duration

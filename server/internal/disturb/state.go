@@ -107,8 +107,8 @@ func (f *flattening) add(path string, value any) {
 	}
 }
 
-// sorted returns the addresses in a list in order of the pods that they are of, because the order in
-// which pods become ready is chance. Other lists are as they are.
+// sorted returns the addresses in a list in order of the pods that they are of, because the order
+// in which pods become ready is chance. Other lists are as they are.
 func sorted(list []any) []any {
 	target := func(element any) string {
 		fields, _ := element.(map[string]any)
@@ -320,8 +320,8 @@ func changes(k string, before, after map[string]string, mask masked) []Field {
 	return all
 }
 
-// sameLines reports whether texts have the same lines, in whatever order: a program that writes a map
-// of Go has another one each time.
+// sameLines reports whether texts have the same lines, in whatever order: a program that writes a
+// map of Go has another one each time.
 func sameLines(a, b string) bool {
 	if len(a) != len(b) || !strings.Contains(a, "\n") {
 		return false

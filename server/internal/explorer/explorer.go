@@ -35,8 +35,8 @@ type Exploration struct {
 	// Progress is called after each disturbance, if it is not nil, and never twice at a time.
 	Progress func(*Result, Progress)
 
-	// Names selects the disturbances to try by patterns as of [path.Match]. The name of a kind, as of
-	// [disturb.Kind.String], selects all of the kind. Default: all.
+	// Names selects the disturbances to try by patterns as of [path.Match]. The name of a kind, as
+	// of [disturb.Kind.String], selects all of the kind. Default: all.
 	Names []string
 	// Only, if it is not nil, leaves out the disturbances for which it returns false.
 	Only func(disturb.Disturbance) bool
@@ -171,7 +171,8 @@ func (e *Exploration) List(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// maxLessons is how often the time to settle is made longer because the controller pauses for longer.
+// maxLessons is how often the time to settle is made longer because the controller pauses for
+// longer.
 const maxLessons = 3
 
 // plan runs the controller undisturbed, and returns the disturbances that follow from that.

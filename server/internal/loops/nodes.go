@@ -15,8 +15,8 @@ import (
 
 // runNodes starts to simulate nodes until ctx ends, without waiting for them. The function that it
 // returns waits until that has ended. If there are none to make, nothing runs before the first node
-// exists: one that somebody marks, or one of an earlier start, which is deleted unless it belongs to
-// a snapshot that the control plane began with.
+// exists: one that somebody marks, or one of an earlier start, which is deleted unless it belongs
+// to a snapshot that the control plane began with.
 func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
 	makes := l.Nodes > 0 || len(l.NodeKinds) > 0
 	c := simulated.Config{

@@ -10,8 +10,8 @@ import (
 const (
 	// most is how many names to suggest at most.
 	most = 3
-	// longest is the number of bytes up to which words are compared. A comparison takes as many steps
-	// as the product of the two lengths.
+	// longest is the number of bytes up to which words are compared. A comparison takes as many
+	// steps as the product of the two lengths.
 	longest = 100
 )
 
@@ -62,8 +62,8 @@ func Ask(word string, names []string) string {
 	return "did you mean " + strings.Join(near, " or ") + "?"
 }
 
-// hasWord reports whether one of the words of a name, as in words-of-a-name and WordsOfAName, begins
-// with a text in lower case.
+// hasWord reports whether one of the words of a name, as in words-of-a-name and WordsOfAName,
+// begins with a text in lower case.
 func hasWord(name, lower string) bool {
 	for i := range len(name) - len(lower) + 1 {
 		begins := i == 0 || !isLetter(name[i-1]) || isUpper(name[i]) && !isUpper(name[i-1])

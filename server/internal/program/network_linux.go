@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network is a network namespace, in which programs can listen on ports that others use elsewhere. A
-// nil pointer is the network of this process.
+// Network is a network namespace, in which programs can listen on ports that others use elsewhere.
+// A nil pointer is the network of this process.
 type Network struct {
 	calls  chan func()
 	closed chan struct{}
 	ended  sync.WaitGroup
 }
 
-// NewNetwork returns a network of its own, which has a loopback interface and no other. It returns an
-// error if this process may not make one.
+// NewNetwork returns a network of its own, which has a loopback interface and no other. It returns
+// an error if this process may not make one.
 func NewNetwork() (*Network, error) {
 	n := &Network{calls: make(chan func()), closed: make(chan struct{})}
 	ready := make(chan error)
@@ -103,8 +103,8 @@ func (n *Network) listen() (listener net.Listener, err error) {
 	return listener, err
 }
 
-// Processors is how long this process and the programs that it has waited for have run, and how long
-// the processors of the machine have had nothing to do, both since some time in the past.
+// Processors is how long this process and the programs that it has waited for have run, and how
+// long the processors of the machine have had nothing to do, both since some time in the past.
 type Processors struct{ Running, Idle time.Duration }
 
 // UsedProcessors returns what processors have done until now.

@@ -1,6 +1,6 @@
-// Package program runs what an exploration needs: a controller that is a program, and the scripts of a
-// user. They reach a control plane of this process by a kubeconfig, and can have a network of their
-// own.
+// Package program runs what an exploration needs: a controller that is a program, and the scripts
+// of a user. They reach a control plane of this process by a kubeconfig, and can have a network of
+// their own.
 package program
 
 import (

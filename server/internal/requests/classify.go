@@ -26,8 +26,8 @@ const (
 	Write
 	// Review is posted, but stores nothing: it asks who somebody is, or what somebody may do.
 	Review
-	// LongRunning may last. The filters do not time such a request out or count it against the limit
-	// of concurrent requests, and neither a stop nor a reset waits for it.
+	// LongRunning may last. The filters do not time such a request out or count it against the
+	// limit of concurrent requests, and neither a stop nor a reset waits for it.
 	LongRunning
 	// Snapshot transfers the whole state. It is long-running too.
 	Snapshot

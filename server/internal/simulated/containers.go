@@ -31,8 +31,8 @@ func kindOf(c *corev1.Container) containerKind {
 const (
 	// killed is the exit code of a process that ignored SIGTERM, as most do that do not handle it.
 	killed = 137
-	// The first restart of a container is at once, the second after the back-off, which doubles with
-	// each further one.
+	// The first restart of a container is at once, the second after the back-off, which doubles
+	// with each further one.
 	backOff    = 10 * time.Second
 	maxBackOff = 5 * time.Minute
 )

@@ -18,7 +18,8 @@ const (
 	logFileAnnotation  = "kinproc.dev/log-file" // the name of a file
 	logRateAnnotation  = "kinproc.dev/log-rate" // lines per second
 	commandsAnnotation = "kinproc.dev/commands" // the name of a ConfigMap
-	// forwardPrefix is before the number of a port. The value is the loopback port of what stands in.
+	// forwardPrefix is before the number of a port. The value is the loopback port of what stands
+	// in.
 	forwardPrefix = "kinproc.dev/forward-"
 )
 

@@ -37,7 +37,8 @@ const (
 
 // Config says which nodes to simulate.
 type Config struct {
-	// Client is used as kubelets would use it. Its user agent should make kubelet the field manager.
+	// Client is used as kubelets would use it. Its user agent should make kubelet the field
+	// manager.
 	Client    kubernetes.Interface
 	Informers loop.Informers
 	// Behaviors may be nil.
@@ -54,7 +55,8 @@ type Config struct {
 	Kinds []Kind
 	// Version is the version of Kubernetes that the nodes report.
 	Version string
-	// JobDuration is how long the pods of Jobs run if their command does not say it. Default: 50 ms.
+	// JobDuration is how long the pods of Jobs run if their command does not say it. Default: 50
+	// ms.
 	JobDuration time.Duration
 	// LeaseDuration is that of the nodes' leases. Default: a kubelet's 40 s.
 	LeaseDuration time.Duration
@@ -73,8 +75,8 @@ type Nodes struct {
 	// byName has the nodes to make, all others that exist, and those that pods are bound to. A node
 	// may be marked at any time, and then finds its pods here.
 	byName map[string]*node
-	// byIndex has the nodes by the ranges of addresses that are theirs, and nextIndex is the range to
-	// give to another one.
+	// byIndex has the nodes by the ranges of addresses that are theirs, and nextIndex is the range
+	// to give to another one.
 	byIndex   map[int]*node
 	nextIndex int
 	// working is how many nodes have a uid.
@@ -90,8 +92,8 @@ type node struct {
 	own      bool
 	kind     *Kind // nil if the node is of no kind
 	capacity corev1.ResourceList
-	// indices are the ranges of addresses of the node. A node of others may have none yet. The first
-	// one, index, is also that of the node's own address. It does not change.
+	// indices are the ranges of addresses of the node. A node of others may have none yet. The
+	// first one, index, is also that of the node's own address. It does not change.
 	indices []int
 	index   int
 	// address is what the node has in its status, which its maker may have chosen.
@@ -137,8 +139,8 @@ func New(c Config) (*Nodes, error) {
 	for i := range c.Count {
 		n.add(prefix+strconv.Itoa(i), i, nil)
 	}
-	// The ranges of these nodes begin at the other end, so that more nodes without a kind do not move
-	// them.
+	// The ranges of these nodes begin at the other end, so that more nodes without a kind do not
+	// move them.
 	for index, k := n.ranges.count()-1, 0; k < len(c.Kinds); k++ {
 		for i := range c.Kinds[k].Count {
 			n.add(prefix+c.Kinds[k].Name+"-"+strconv.Itoa(i), index, &c.Kinds[k])

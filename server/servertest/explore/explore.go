@@ -67,8 +67,8 @@ type Test struct {
 	// Pairs tries a crash during the recovery from each disturbance that the controller survives,
 	// too. Default: false.
 	Pairs bool
-	// HoldWhileWaiting holds events back, and keeps the controller away when it is to miss a change,
-	// until Act ends or calls Idle, even if the system is idle before that. Default: false.
+	// HoldWhileWaiting holds events back, and keeps the controller away when it is to miss a
+	// change, until Act ends or calls Idle, even if the system is idle before that. Default: false.
 	HoldWhileWaiting bool
 	// Mask removes from an object what may differ at the end. Resource versions, UIDs, times,
 	// addresses and generated names need no mask, nor what differs between the two undisturbed

@@ -104,8 +104,8 @@ func versions(t explore.TB, config *rest.Config, changed func(version string)) {
 	}
 }
 
-// A controller that is away, or behind, from a change in one act until one in the next act sees only
-// the second.
+// A controller that is away, or behind, from a change in one act until one in the next act sees
+// only the second.
 func TestAcrossActs(t *testing.T) {
 	t.Parallel()
 	findings := explore.Find(t, explore.Test{
@@ -226,8 +226,8 @@ func TestDelaysOneResource(t *testing.T) {
 	wantFinding(t, findings, "delayed-configmaps", "A second try had the same problems.")
 }
 
-// A write without a resource version can overwrite what somebody else has changed, a patch does not,
-// and a write with a resource version is refused.
+// A write without a resource version can overwrite what somebody else has changed, a patch does
+// not, and a write with a resource version is refused.
 func TestOverwrites(t *testing.T) {
 	t.Parallel()
 	const name = "-configmaps-original"
@@ -271,8 +271,8 @@ func TestOverwrites(t *testing.T) {
 	wantNone(t, findings, "overwrite-at-update"+name)
 }
 
-// What a controller has made itself must not be deleted because of a disturbance, even if it creates
-// the object again.
+// What a controller has made itself must not be deleted because of a disturbance, even if it
+// creates the object again.
 func TestDeletesItsOwn(t *testing.T) {
 	t.Parallel()
 	findings := explore.Find(t, explore.Test{

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// mostWork is how many comparisons the library may do, and mostCombinations how many rules it may
-	// make: one for each combination of a verb, a group, a resource and a name.
+	// mostWork is how many comparisons the library may do, and mostCombinations how many rules it
+	// may make: one for each combination of a verb, a group, a resource and a name.
 	mostWork         = 100_000_000
 	mostCombinations = 100_000
 	// mostClasses bounds the same for classes of combinations.

@@ -12,10 +12,12 @@ import (
 // The libraries read a frame as a whole, and keep many that nobody has read. So what a client sends
 // passes through here first.
 const (
-	// maxPiece is how long a SPDY frame of data is, at most, when the library sees it. It queues up to
+	// maxPiece is how long a SPDY frame of data is, at most, when the library sees it. It queues up
+	// to
 	// 250. Longer ones are divided: clients send what they have to send in one frame.
 	maxPiece = 2 << 10
-	// maxControl bounds other SPDY frames. Their headers, which are compressed, are some short words.
+	// maxControl bounds other SPDY frames. Their headers, which are compressed, are some short
+	// words.
 	maxControl = 1 << 10
 	// maxMessage bounds a frame of a websocket. Clients send 32 KiB in one.
 	maxMessage = 1 << 20
@@ -55,8 +57,8 @@ func (b boundedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // frames reads frames.
 type frames struct {
 	in io.Reader
-	// next reads the header of a frame. It returns what to read in its place, and how long the payload
-	// is that follows.
+	// next reads the header of a frame. It returns what to read in its place, and how long the
+	// payload is that follows.
 	next    func(io.Reader) (header []byte, payload int64, err error)
 	header  []byte
 	payload int64

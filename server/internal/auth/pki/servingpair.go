@@ -8,8 +8,8 @@ import (
 
 // ServingOptions configures [EnsureServing].
 type ServingOptions struct {
-	// Dir is a directory with the authority in ca.crt and ca.key, and the certificate in tls.crt and
-	// tls.key. What is missing is created. If it is empty, nothing is stored.
+	// Dir is a directory with the authority in ca.crt and ca.key, and the certificate in tls.crt
+	// and tls.key. What is missing is created. If it is empty, nothing is stored.
 	Dir string
 	// Authority is the common name of a new authority.
 	Authority string

@@ -30,15 +30,16 @@ type Loop struct {
 	Workload bool
 	// Gate is the feature gate without which the loop does not run, as in kube-controller-manager.
 	Gate featuregate.Feature
-	// Idle is set if the options of the control plane leave the loop nothing to do. It is not started.
+	// Idle is set if the options of the control plane leave the loop nothing to do. It is not
+	// started.
 	Idle bool
-	// After are the resources whose objects the loop is for. It begins as soon as there is an object
-	// of one of them. If there are none, it begins at once.
+	// After are the resources whose objects the loop is for. It begins as soon as there is an
+	// object of one of them. If there are none, it begins at once.
 	After []schema.GroupResource
 	// Component is the source of the events of the loop. The default is its name.
 	Component string
-	// UserAgent names the loop in its requests, with the version in place of %s. Its beginning becomes
-	// the field manager. The default is that of the dependencies, kube-controller-manager.
+	// UserAgent names the loop in its requests, with the version in place of %s. Its beginning
+	// becomes the field manager. The default is that of the dependencies, kube-controller-manager.
 	UserAgent string
 	// Workers is how many keys are processed at once. The default is one.
 	Workers int

@@ -21,8 +21,8 @@ const (
 	// slowly is how long a call takes whose key is slow the next time. A pass over a large object
 	// takes less.
 	slowly = time.Second
-	// longest is how long a call may take. Its context ends then, so that no object keeps the others
-	// waiting for ever.
+	// longest is how long a call may take. Its context ends then, so that no object keeps the
+	// others waiting for ever.
 	longest = 30 * time.Second
 	// maxDelay is the longest delay between two attempts. kube-controller-manager backs off
 	// to up to 1000 s, to spare a server that is not in the same process.

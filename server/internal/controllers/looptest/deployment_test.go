@@ -285,7 +285,8 @@ func TestDeploymentPauseAndScale(t *testing.T) {
 	c.complete(10)
 }
 
-// Loops update objects without the managed fields, which informers leave out. The server keeps them.
+// Loops update objects without the managed fields, which informers leave out. The server keeps
+// them.
 func TestDeploymentManagedFields(t *testing.T) {
 	t.Parallel()
 	client, namespace := shared(t)

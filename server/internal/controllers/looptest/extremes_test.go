@@ -34,8 +34,8 @@ const (
 	// extremesMemory is by how much the memory in use may grow: far more than it does, and far less
 	// than what sizes with the numbers of an object.
 	extremesMemory = 2 << 30
-	// extremesPatience is how long a rollout of somebody else may take on a busy machine with the race
-	// detector. On an idle one, it should take less than 5 s.
+	// extremesPatience is how long a rollout of somebody else may take on a busy machine with the
+	// race detector. On an idle one, it should take less than 5 s.
 	extremesPatience = time.Minute
 )
 

@@ -41,7 +41,8 @@ func schedulerRunning(tb testing.TB, set func(*server.Options)) schedulerCluster
 	tb.Helper()
 	s := servertest.Run(tb, func(o *server.Options) {
 		o.Controllers = []string{"serviceaccount-controller"}
-		// Informers that do not read from etcd need the version in which DeviceTaintRules are stored.
+		// Informers that do not read from etcd need the version in which DeviceTaintRules are
+		// stored.
 		o.RuntimeConfig = map[string]string{"resource.k8s.io/v1beta2": "true"}
 	}, set)
 	return schedulerCluster{workloadtest.Client(tb, s), tb, s}

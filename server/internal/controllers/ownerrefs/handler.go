@@ -16,14 +16,14 @@ import (
 type Handler[T Object] struct {
 	// Kind is the kind of the owners.
 	Kind schema.GroupKind
-	// Changed is called with the key of an owner. Old is nil for a new object, and object is nil for
-	// one that is gone or has another owner now.
+	// Changed is called with the key of an owner. Old is nil for a new object, and object is nil
+	// for one that is gone or has another owner now.
 	Changed func(key string, old, object T)
 	// Orphan is called for objects that have no controller and are new, have changed their labels
 	// or have lost their controller. They may be in deletion already.
 	Orphan func(object T)
-	// Seen is called before Changed for each version of an object. Gone is set for an object that no
-	// longer exists or has another owner now. Seen may be nil.
+	// Seen is called before Changed for each version of an object. Gone is set for an object that
+	// no longer exists or has another owner now. Seen may be nil.
 	Seen func(owner types.UID, object T, gone bool)
 }
 

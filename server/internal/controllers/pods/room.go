@@ -10,9 +10,9 @@ import (
 const (
 	// burst is how many pods an owner gets in a pass.
 	burst = 500
-	// crowd is how many pods an owner has when it gets further ones ever more slowly: pace divided by
-	// the number of its pods, per second. Otherwise the replicas of one object could fill the memory.
-	// 10,000 pods take less than a minute, and 50,000 are created at the rate of
+	// crowd is how many pods an owner has when it gets further ones ever more slowly: pace divided
+	// by the number of its pods, per second. Otherwise the replicas of one object could fill the
+	// memory. 10,000 pods take less than a minute, and 50,000 are created at the rate of
 	// kube-controller-manager.
 	crowd = 2000
 	pace  = 1_000_000

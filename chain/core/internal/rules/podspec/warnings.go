@@ -281,8 +281,8 @@ func projectedFiles(s *corev1.VolumeProjection) []file {
 
 // clashes warns about each pair of files with the same path or one path below the other.
 func (w *warner) clashes(volume string, files []file) {
-	// With a slash at the end, the path of a directory is the beginning of all paths below it, which
-	// follow it when sorted.
+	// With a slash at the end, the path of a directory is the beginning of all paths below it,
+	// which follow it when sorted.
 	order := make([]int, 0, len(files))
 	for i := range files {
 		if files[i].path = strings.TrimRight(files[i].path, "/"); files[i].path != "" {

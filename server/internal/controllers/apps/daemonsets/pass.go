@@ -215,8 +215,8 @@ func (p *pass) roll(ctx context.Context) error {
 	if surge > 0 {
 		return p.rollWithSurge(ctx, surge)
 	}
-	// Pods that are not available are replaced at once. As for the others, so many may go that there
-	// are not too few.
+	// Pods that are not available are replaced at once. As for the others, so many may go that
+	// there are not too few.
 	var replaced, candidates []*corev1.Pod
 	down := 0
 	for _, at := range p.places {

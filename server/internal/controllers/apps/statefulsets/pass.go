@@ -298,8 +298,8 @@ func (p *pass) mostUnavailable() (int, error) {
 }
 
 // roll replaces pods of other revisions, from the highest ordinal down, while no more than
-// maxUnavailable are unavailable. If the pods are managed in parallel, those of other revisions that
-// are unavailable anyway are replaced first, however many there are.
+// maxUnavailable are unavailable. If the pods are managed in parallel, those of other revisions
+// that are unavailable anyway are replaced first, however many there are.
 func (p *pass) roll(ctx context.Context) error {
 	most, err := p.mostUnavailable()
 	if err != nil {

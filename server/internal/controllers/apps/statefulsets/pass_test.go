@@ -14,8 +14,8 @@ func TestOutdated(t *testing.T) {
 	t.Parallel()
 	const none = -1
 	for name, test := range map[string]struct {
-		// pods has a letter for each ordinal: o for an outdated pod, O for one that is not healthy, n
-		// for a new pod, N for one that is not healthy, d for an outdated one that is being
+		// pods has a letter for each ordinal: o for an outdated pod, O for one that is not healthy,
+		// n for a new pod, N for one that is not healthy, d for an outdated one that is being
 		// deleted, and - for none.
 		pods      string
 		partition int32

@@ -35,8 +35,8 @@ var signers = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsag
 	certificatesv1.KubeAPIServerClientSignerName:        checkClient,
 	certificatesv1.KubeAPIServerClientKubeletSignerName: checkKubeletClient,
 	certificatesv1.KubeletServingSignerName:             checkKubeletServing,
-	// Version v1 of the API refuses this signer, so such requests only come from the storage of an old
-	// cluster. It signs whatever was approved.
+	// Version v1 of the API refuses this signer, so such requests only come from the storage of an
+	// old cluster. It signs whatever was approved.
 	"kubernetes.io/legacy-unknown": func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error {
 		return nil
 	},

@@ -103,8 +103,8 @@ func (r *run) lookUp(
 		}
 		return unknown, errUnseen
 	}
-	// An extension API server may store the object. Besides, the resource is sure to be the right one
-	// only if the API knows it.
+	// An extension API server may store the object. Besides, the resource is sure to be the right
+	// one only if the API knows it.
 	live, err := r.Metadata.Resource(at.GroupVersionResource).Namespace(namespace).Get(ctx, ref.Name,
 		metav1.GetOptions{})
 	switch {

@@ -21,7 +21,8 @@ import (
 const Name = "garbage-collector-controller"
 
 const (
-	// workers is the number of objects that are processed concurrently, as in kube-controller-manager.
+	// workers is the number of objects that are processed concurrently, as in
+	// kube-controller-manager.
 	workers = 20
 	// lastDelay is the longest delay between two attempts.
 	lastDelay = 5 * time.Minute

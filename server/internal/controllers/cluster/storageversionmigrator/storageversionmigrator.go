@@ -52,8 +52,8 @@ type controller struct {
 	*loop.Controller
 
 	mu sync.Mutex
-	// left is what running migrations have to write yet; guarded by mu. Migrations of a resource run
-	// one after the other, so a worker has what is in it to itself.
+	// left is what running migrations have to write yet; guarded by mu. Migrations of a resource
+	// run one after the other, so a worker has what is in it to itself.
 	left map[types.UID]*objects
 }
 

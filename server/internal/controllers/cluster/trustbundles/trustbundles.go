@@ -29,8 +29,8 @@ const (
 	Prefix = "kubernetes.io:kube-apiserver-serving:"
 )
 
-// Bundle returns the bundle that publishes PEM certificates, as it is stored. A bundle may only have
-// those of authorities.
+// Bundle returns the bundle that publishes PEM certificates, as it is stored. A bundle may only
+// have those of authorities.
 func Bundle(roots []byte) *certificatesv1beta1.ClusterTrustBundle {
 	var bundle []byte
 	for block, rest := pem.Decode(roots); block != nil; block, rest = pem.Decode(rest) {

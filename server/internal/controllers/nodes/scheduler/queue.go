@@ -56,8 +56,8 @@ type queued struct {
 	// node helps only if it suits the pod itself.
 	helps event
 	seen  event // the events during the attempt
-	// slow is set if the last attempt took too long to allocate devices, and stop ends one that does
-	// so now.
+	// slow is set if the last attempt took too long to allocate devices, and stop ends one that
+	// does so now.
 	slow bool
 	stop func()
 	// binding is set while devices that the pod has got are awaited.

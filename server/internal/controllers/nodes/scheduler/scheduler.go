@@ -320,8 +320,9 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 		return decision{follow: func() { r.report(ctx, p, info, f, f.Error(), nil) }}
 	}
 	if f.early {
-		// The first plugin of kube-scheduler that is asked for help is that for claims of devices. It
-		// has not prepared anything, says that this was "not found", and no other plugin is asked.
+		// The first plugin of kube-scheduler that is asked for help is that for claims of devices.
+		// It has not prepared anything, says that this was "not found", and no other plugin is
+		// asked.
 		return decision{follow: func() { r.report(ctx, p, info, f, f.Error()+" not found", nil) }}
 	}
 	message := a.ineligible(f)

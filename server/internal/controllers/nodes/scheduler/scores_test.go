@@ -34,8 +34,8 @@ func TestScoresOfImages(t *testing.T) {
 		has("example.com:80/app:latest", 2000<<20), has("example.com:80/app:1", 2000<<20),
 		refusalNode(), has("example.com:80/app:latest", 40<<20),
 	}})
-	// Half of the nodes have the image, so half of its size counts: the score is full at 1000 MiB, and
-	// below 23 MiB there is none.
+	// Half of the nodes have the image, so half of its size counts: the score is full at 1000 MiB,
+	// and below 23 MiB there is none.
 	if got, want := a.imageScores(nodes), []int64{100, 0, 0, 0}; !slices.Equal(got, want) {
 		t.Errorf("the scores are %d, want %d", got, want)
 	}

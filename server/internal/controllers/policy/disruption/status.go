@@ -109,8 +109,8 @@ func (c *controller) disrupted(
 ) (disrupted map[string]metav1.Time, recheck time.Duration) {
 	for _, p := range pods {
 		begun, ok := b.Status.DisruptedPods[p.Name]
-		// A pod that is younger than the eviction has taken the place and the name of the evicted one.
-		// kube-controller-manager waits until patience is over.
+		// A pod that is younger than the eviction has taken the place and the name of the evicted
+		// one. kube-controller-manager waits until patience is over.
 		if !ok || p.DeletionTimestamp != nil || p.CreationTimestamp.After(begun.Time) {
 			continue
 		}

@@ -21,8 +21,8 @@ type protection[T metav1.Object] struct {
 	resource  schema.GroupVersionResource
 	finalizer string
 	objects   cache.SharedIndexInformer
-	// users are examples of the kinds whose objects may use a protected object. Informers that exist
-	// are started. It is empty if the protected object itself says whether it is used.
+	// users are examples of the kinds whose objects may use a protected object. Informers that
+	// exist are started. It is empty if the protected object itself says whether it is used.
 	users []runtime.Object
 	used  func(ctx context.Context, obj T) (bool, error)
 }
