@@ -141,9 +141,11 @@ var rooms = map[string][]string{
 	"server/internal/explorer": {
 		"server/internal/disturb", "server/internal/invariant", "server/internal/nearest",
 	},
-	"server/internal/program": {"server/internal/auth/pki", "server/internal/plainfile"},
+	"server/internal/program":   {"server/internal/auth/pki", "server/internal/plainfile"},
+	"server/internal/reflected": nil,
 	"server/servertest": {
 		"chain/fault", "chain/history", "server", "server/internal/install",
+		"server/internal/reflected",
 	},
 	"server/servertest/explore": {
 		"server", "server/servertest", "server/internal/disturb", "server/internal/explorer",
@@ -152,7 +154,8 @@ var rooms = map[string][]string{
 	"server/serverflags": {"server"},
 	"server/extension": {
 		"chain/kind", "server/internal/auth/pki", "server/internal/install",
-		"server/internal/plainfile", "server/internal/requests/connections",
+		"server/internal/plainfile", "server/internal/reflected",
+		"server/internal/requests/connections",
 	},
 	"server/cli/internal/output":  nil,
 	"server/cli/internal/private": {"server/internal/plainfile"},

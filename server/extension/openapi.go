@@ -16,7 +16,7 @@ import (
 	openapiutil "k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/kinproc/kinproc/server/extension/internal/reflected"
+	"github.com/kinproc/kinproc/server/internal/reflected"
 )
 
 // groupVersionKinds is the extension that lists the kinds that a definition describes.

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kinproc/kinproc/server/internal/reflected"
 )
 
 // GoType is one version of a kind of custom resources, as a Go type. See [GoTypes].
@@ -127,6 +129,27 @@ func (t GoType) definition() (*apiextensionsv1.CustomResourceDefinition, error) 
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version},
 		},
 	}, nil
+}
+
+// objectSchema returns the schema of a type of Kubernetes objects. The API server has its own for
+// metadata, and allows no other here.
+func objectSchema(t reflect.Type) (*apiextensionsv1.JSONSchemaProps, error) {
+	object, err := reflected.Structural(t)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"apiVersion", "kind"} {
+		if object.Properties[name].Type != "string" {
+			return nil, errors.New("the type does not embed metav1.TypeMeta")
+		}
+	}
+	if _, ok := object.Properties["metadata"]; !ok {
+		return nil, errors.New("the type does not embed metav1.ObjectMeta as metadata")
+	}
+	object.Properties["metadata"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
+	object.Required = slices.DeleteFunc(object.Required,
+		func(name string) bool { return name == "metadata" })
+	return object, nil
 }
 
 // addVersion adds the version of another CRD of the same kind.

@@ -1,14 +1,16 @@
 // Package reflected makes OpenAPI definitions from Go types, like those that openapi-gen generates
-// from source code.
+// from source code, and the schemas of CRDs from these.
 package reflected
 
 import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/kube-openapi/pkg/common"
 	openapiutil "k8s.io/kube-openapi/pkg/util"
@@ -41,6 +43,13 @@ type definer struct {
 	known map[string]common.OpenAPIDefinition
 	ref   common.ReferenceCallback
 	seen  map[string]bool
+	// within are the lists, maps and embedded structs that contain the present type.
+	within []reflect.Type
+}
+
+// enter calls f with a definer of what is in t.
+func (d *definer) enter(t reflect.Type, f func(*definer) error) error {
+	return f(&definer{d.known, d.ref, d.seen, append(slices.Clip(d.within), t)})
 }
 
 // swaggerDocer is implemented by types with generated descriptions, by the JSON names of their
@@ -73,8 +82,10 @@ func (d *definer) define(t reflect.Type) error {
 		return nil
 	}
 	d.known[name] = common.OpenAPIDefinition{} // for types that contain themselves
-	s, dependencies, err := d.custom(t)
-	if s == nil && err == nil {
+	s := custom(t)
+	var dependencies []string
+	var err error
+	if s == nil {
 		s, dependencies, err = d.object(t)
 	}
 	if err != nil {
@@ -103,20 +114,22 @@ var (
 )
 
 // custom returns the schema of a type whose JSON is not that of its fields, or nil.
-func (d *definer) custom(t reflect.Type) (*spec.Schema, []string, error) {
+func custom(t reflect.Type) *spec.Schema {
 	pointer := reflect.PointerTo(t)
 	if s, ok := reflect.New(t).Interface().(typed); ok {
 		return &spec.Schema{SchemaProps: spec.SchemaProps{
 			Type: s.OpenAPISchemaType(), Format: s.OpenAPISchemaFormat(),
-		}}, nil, nil
+		}}
 	}
 	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return spec.DateTimeProperty()
 	case pointer.Implements(jsonMarshaler):
-		return anything(), nil, nil
+		return anything()
 	case pointer.Implements(textMarshaler):
-		return spec.StringProperty(), nil, nil
+		return spec.StringProperty()
 	}
-	return nil, nil, nil
+	return nil
 }
 
 // object returns the schema of a struct.
@@ -129,15 +142,30 @@ func (d *definer) object(t reflect.Type) (*spec.Schema, []string, error) {
 		docs = docer.SwaggerDoc()
 	}
 	s.Description = docs[""]
-	dependencies, err := d.fields(s, t, docs)
+	fields := map[string]field{}
+	dependencies, err := d.fields(fields, t, docs)
+	for name, f := range fields {
+		s.Properties[name] = *f.schema
+		if f.required {
+			s.Required = append(s.Required, name)
+		}
+	}
 	slices.Sort(s.Required)
 	return s, dependencies, err
 }
 
-// fields adds the fields of a struct to its schema, by their names in JSON.
+// field is a field of a struct.
+type field struct {
+	schema   *spec.Schema
+	required bool
+}
+
+// fields adds the fields of a struct by their names in JSON. They hide those of the structs that are
+// embedded in it.
 func (d *definer) fields(
-	s *spec.Schema, t reflect.Type, docs map[string]string,
+	to map[string]field, t reflect.Type, docs map[string]string,
 ) (dependencies []string, err error) {
+	own := map[string]field{}
 	for f := range t.Fields() {
 		tag := f.Tag.Get("json")
 		name, rest, _ := strings.Cut(tag, ",")
@@ -146,11 +174,7 @@ func (d *definer) fields(
 			continue
 		}
 		if name == "" && f.Anonymous && structOf(f.Type) != nil {
-			inner := docs
-			if docer, ok := reflect.New(structOf(f.Type)).Interface().(swaggerDocer); ok {
-				inner = docer.SwaggerDoc()
-			}
-			more, err := d.fields(s, structOf(f.Type), withoutType(inner))
+			more, err := d.embedded(to, f.Type, docs)
 			if err != nil {
 				return nil, err
 			}
@@ -165,7 +189,7 @@ func (d *definer) fields(
 		}
 		property, more, err := d.of(f.Type)
 		if err != nil {
-			return nil, fmt.Errorf("field %s: %w", f.Name, err)
+			return nil, fmt.Errorf("field %s of %s: %w", f.Name, t, err)
 		}
 		if slices.Contains(options, "string") {
 			property = spec.StringProperty()
@@ -174,15 +198,36 @@ func (d *definer) fields(
 			property.Description = docs[name]
 		}
 		describe(property, f)
-		s.Properties[name] = *property
-		optional := f.Type.Kind() == reflect.Pointer ||
-			slices.Contains(options, "omitempty") || slices.Contains(options, "omitzero")
-		if !optional {
-			s.Required = append(s.Required, name)
-		}
+		own[name] = field{property, f.Type.Kind() != reflect.Pointer &&
+			!slices.Contains(options, "omitempty") && !slices.Contains(options, "omitzero")}
 		dependencies = append(dependencies, more...)
 	}
+	maps.Copy(to, own)
 	return dependencies, nil
+}
+
+// embedded adds the fields of an embedded struct. If it is embedded by a pointer, which may be nil,
+// no field is required.
+func (d *definer) embedded(
+	to map[string]field, t reflect.Type, docs map[string]string,
+) (dependencies []string, err error) {
+	inner, optional := structOf(t), t.Kind() == reflect.Pointer
+	if docer, ok := reflect.New(inner).Interface().(swaggerDocer); ok {
+		docs = docer.SwaggerDoc()
+	}
+	if slices.Contains(d.within, inner) {
+		return nil, fmt.Errorf("%s embeds itself", inner)
+	}
+	fields := map[string]field{}
+	err = d.enter(inner, func(d *definer) error {
+		dependencies, err = d.fields(fields, inner, withoutType(docs))
+		return err
+	})
+	for name, f := range fields {
+		f.required = f.required && !optional
+		to[name] = f
+	}
+	return dependencies, err
 }
 
 // withoutType returns descriptions without that of the type.
@@ -237,8 +282,8 @@ func (d *definer) of(t reflect.Type) (*spec.Schema, []string, error) {
 		return d.reference(t)
 	}
 	if t.Kind() != reflect.Interface && t.Name() != "" && t.PkgPath() != "" {
-		if s, dependencies, err := d.custom(t); s != nil || err != nil {
-			return s, dependencies, err
+		if s := custom(t); s != nil {
+			return s, nil, nil
 		}
 	}
 	switch t.Kind() {
@@ -254,6 +299,10 @@ func (d *definer) of(t reflect.Type) (*spec.Schema, []string, error) {
 		return spec.StringProperty(), nil, nil
 	}
 	if kind, format := common.OpenAPITypeFormat(t.Kind().String()); kind != "" {
+		// openapi-gen says int32 of an int, which may be larger, and byte of a uint8.
+		if kind == "integer" && t.Kind() != reflect.Int32 && t.Kind() != reflect.Int64 {
+			format = ""
+		}
 		return &spec.Schema{SchemaProps: spec.SchemaProps{
 			Type: spec.StringOrArray{kind}, Format: format,
 		}}, nil, nil
@@ -284,8 +333,19 @@ func (d *definer) composite(t reflect.Type) (*spec.Schema, []string, error) {
 			return nil, nil, fmt.Errorf("the keys of %s are not strings", t)
 		}
 	}
-	element, dependencies, err := d.of(t.Elem())
-	if err != nil {
+	if slices.Contains(d.within, t) { // a list of such lists, which has no end
+		s := anything()
+		if t.Kind() == reflect.Map {
+			s.Type = spec.StringOrArray{"object"}
+		}
+		return s, nil, nil
+	}
+	var element *spec.Schema
+	var dependencies []string
+	if err := d.enter(t, func(d *definer) (err error) {
+		element, dependencies, err = d.of(t.Elem())
+		return err
+	}); err != nil {
 		return nil, nil, err
 	}
 	if t.Kind() == reflect.Map {
