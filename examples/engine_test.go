@@ -18,7 +18,7 @@ import (
 // startEngine runs the server, registered with the control plane.
 func startEngine(t *testing.T, k *kubectl.Kubectl, dir string) *program {
 	t.Helper()
-	p := start(t, dir, "engine", "-listen", "127.0.0.1:0")
+	p := start(t, dir, "engine", "-secure-port", "0")
 	k.Run("apply", "-f", p.registration())
 	p.await(k, "/apis/chat.example.com/v1/rooms")
 	return p

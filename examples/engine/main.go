@@ -18,20 +18,20 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:8444", "address to listen on")
+	port := flag.Int("secure-port", 8444, "port to listen on; 0 picks a free one")
 	kubeconfig := flag.String("kubeconfig", ".kinproc/kubeconfig",
 		"kubeconfig of the API server that authenticates and authorizes")
 	dir := flag.String("data-dir", "rooms", "directory for the objects")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *listen, *kubeconfig, *dir); err != nil {
+	if err := run(ctx, *port, *kubeconfig, *dir); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run serves until ctx is done. When the server is ready, it prints the manifests that register it.
-func run(ctx context.Context, listen, kubeconfig, dir string) error {
+func run(ctx context.Context, port int, kubeconfig, dir string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func run(ctx context.Context, listen, kubeconfig, dir string) error {
 	s, err := extension.New(extension.Options{
 		Groups:     []kind.Group{chat()},
 		RESTConfig: config,
-		Address:    listen,
+		SecurePort: port,
 		Storage:    extension.Files(dir),
 	})
 	if err != nil {

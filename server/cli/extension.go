@@ -131,7 +131,8 @@ func printFiles(s streams, args, files []string) {
 }
 
 func newExtensionRunCmd(s streams) *cobra.Command {
-	var kubeconfig, listen string
+	var kubeconfig, bindAddress string
+	var port int
 	cmd := &cobra.Command{
 		Use:   "run [DIR]",
 		Short: "Build, run and register an extension API server, and again after each change",
@@ -140,12 +141,12 @@ an ephemeral control plane, or with the one of --kubeconfig. After a change of a
 run it again; its objects stay. Ctrl-C stops everything and unregisters the server.
 
 The control plane of --kubeconfig must reach this machine. If it runs in containers or behind a
-router, name an address that it reaches, such as --listen 172.18.0.1:0 for kind on Linux.`,
+router, name an address that it reaches, such as --bind-address 172.18.0.1 for kind on Linux.`,
 		Args: atMostOneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withControlPlane(cmd.Context(), s, "extension", "extension API server", folderOf(args),
 				kubeconfig, func(ctx context.Context, p develop.Project) error {
-					address, err := develop.Reachable(listen, p.Config.Host)
+					address, err := develop.Reachable(bindAddress, port, p.Config.Host)
 					if err != nil {
 						return usageError{err}
 					}
@@ -156,9 +157,10 @@ router, name an address that it reaches, such as --listen 172.18.0.1:0 for kind 
 		},
 	}
 	addOwnFlag(cmd, &kubeconfig)
-	cmd.Flags().StringVar(&listen, "listen", "",
-		"host:port at which the control plane reaches the server; if empty, any free port of the "+
-			"address from which this machine reaches the control plane")
+	cmd.Flags().StringVar(&bindAddress, "bind-address", "",
+		"IP address at which the control plane reaches the server; if empty, the one from which this "+
+			"machine reaches the control plane")
+	cmd.Flags().IntVar(&port, "secure-port", 0, "port of the server; 0 picks a free one")
 	return cmd
 }
 

@@ -113,19 +113,21 @@ func TestKubectl(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	_, err := extension.New(extension.Options{
-		Groups:     []kind.Group{{Name: "apps"}, chat(), chat()},
-		RESTConfig: &rest.Config{},
-		Name:       "Chat!",
-		Address:    "8443",
-		Host:       "a b",
-		Selector:   map[string]string{"app": "chat"},
-		Storage:    extension.Etcd(extension.EtcdOptions{Prefix: "/registry"}),
+		Groups:      []kind.Group{{Name: "apps"}, chat(), chat()},
+		RESTConfig:  &rest.Config{},
+		Name:        "Chat!",
+		BindAddress: "localhost",
+		SecurePort:  70000,
+		Host:        "a b",
+		Selector:    map[string]string{"app": "chat"},
+		Storage:     extension.Etcd(extension.EtcdOptions{Prefix: "/registry"}),
 	})
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"Groups[0].Name", "Groups[0].Versions", "Groups[2].Name", "Name: \"Chat!\"", "Address",
+		"Groups[0].Name", "Groups[0].Versions", "Groups[2].Name", "Name: \"Chat!\"", "BindAddress",
+		"SecurePort",
 		"Host: ", "Host and Selector", "at least one endpoint", "the control plane's own",
 	} {
 		if !strings.Contains(err.Error(), want) {

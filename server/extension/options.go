@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -33,10 +34,12 @@ type Options struct {
 	// server. If it is nil, the server runs in a pod, whose service account it uses.
 	RESTConfig *rest.Config
 
-	// Address is the address to listen on. It defaults to 127.0.0.1 with any free port, or to port
-	// 8443 of all addresses if RESTConfig is nil.
-	Address string
-	// Listener replaces Address. The server closes it.
+	// BindAddress is the IP address to listen on. Default: 127.0.0.1, or all addresses in a pod,
+	// where RESTConfig is nil or there is a Selector.
+	BindAddress string
+	// SecurePort is the port to listen on; 0 picks a free one. Default in a pod: 8443.
+	SecurePort int
+	// Listener, if set, is used instead of BindAddress and SecurePort. The server closes it.
 	Listener net.Listener
 	// Host is the IP address or the DNS name at which the control plane reaches this server. It
 	// defaults to the address of the listener. It is not used with Selector.
@@ -77,10 +80,10 @@ type Options struct {
 
 // Defaults of [Options].
 const (
-	DefaultNamespace = "default"
-	DefaultAddress   = "127.0.0.1:0"
-	// DefaultPodAddress is the default of Options.Address for a server that runs in a pod.
-	DefaultPodAddress = ":8443"
+	DefaultNamespace   = "default"
+	DefaultBindAddress = "127.0.0.1"
+	// DefaultPodPort is the default of Options.SecurePort in a pod.
+	DefaultPodPort = 8443
 )
 
 // complete returns the options with defaults, or all mistakes in them.
@@ -91,11 +94,11 @@ func (o Options) complete() (Options, error) {
 	if o.Namespace == "" {
 		o.Namespace = DefaultNamespace
 	}
-	if o.Address == "" {
-		o.Address = DefaultAddress
-		if o.RESTConfig == nil {
-			o.Address = DefaultPodAddress
-		}
+	switch inPod := o.RESTConfig == nil || len(o.Selector) > 0; {
+	case !inPod:
+		o.BindAddress = cmp.Or(o.BindAddress, DefaultBindAddress)
+	case o.Listener == nil:
+		o.SecurePort = cmp.Or(o.SecurePort, DefaultPodPort)
 	}
 	if err := errors.Join(o.check()...); err != nil {
 		return o, fmt.Errorf("options of the extension API server: %w", err)
@@ -136,8 +139,11 @@ func (o *Options) check() []error {
 	if problems := validation.IsDNS1123Label(o.Namespace); len(problems) > 0 {
 		wrong("Namespace: %q: %s", o.Namespace, strings.Join(problems, "; "))
 	}
-	if _, _, err := net.SplitHostPort(o.Address); err != nil && o.Listener == nil {
-		wrong("Address: %w: write it as host:port", err)
+	if o.BindAddress != "" && net.ParseIP(o.BindAddress) == nil {
+		wrong("BindAddress: %q is not an IP address", o.BindAddress)
+	}
+	if o.SecurePort < 0 || o.SecurePort > 65535 {
+		wrong("SecurePort: %d is not between 0 and 65535", o.SecurePort)
 	}
 	if o.Listener != nil {
 		if _, ok := o.Listener.Addr().(*net.TCPAddr); !ok {

@@ -19,6 +19,10 @@ import (
 // The Service depends on where the server is.
 func TestRegistration(t *testing.T) {
 	t.Parallel()
+	local, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		options extension.Options
 		service corev1.ServiceSpec
@@ -36,7 +40,9 @@ func TestRegistration(t *testing.T) {
 		"address":   {options: extension.Options{Host: "192.0.2.7"}, slice: "192.0.2.7"},
 		"address 6": {options: extension.Options{Host: "2001:db8::7"}, slice: "2001:db8::7"},
 		"pods": {
-			options: extension.Options{Selector: map[string]string{"app": "chat"}},
+			options: extension.Options{
+				Selector: map[string]string{"app": "chat"}, Listener: local,
+			},
 			service: corev1.ServiceSpec{Selector: map[string]string{"app": "chat"}},
 		},
 	} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,8 +80,9 @@ func (s *Server) listen() error {
 	l := s.options.Listener
 	if l == nil {
 		var err error
-		if l, err = net.Listen("tcp", s.options.Address); err != nil {
-			return fmt.Errorf("listen on %s: %w", s.options.Address, err)
+		address := net.JoinHostPort(s.options.BindAddress, strconv.Itoa(s.options.SecurePort))
+		if l, err = net.Listen("tcp", address); err != nil {
+			return fmt.Errorf("listen on %s: %w", address, err)
 		}
 	}
 	s.listener = connections.Track(l)

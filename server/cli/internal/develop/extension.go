@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,8 +26,8 @@ import (
 // Extension is an extension API server to develop.
 type Extension struct {
 	Project
-	Address    string // where it listens
-	Unregister bool   // whether to take back its registration at the end
+	Address    *net.TCPAddr // where it listens
+	Unregister bool         // whether to take back its registration at the end
 }
 
 // extensionServer is one that is developed.
@@ -57,7 +58,8 @@ func (e Extension) Run(ctx context.Context) (err error) {
 		endAnnounce() // of the program before
 		ctx, endAnnounce = context.WithCancel(ctx)
 		d.announced.Go(func() { d.announce(ctx) })
-		return exec.Command(r.program, "--kubeconfig="+e.Kubeconfig, "--listen="+e.Address,
+		return exec.Command(r.program, "--kubeconfig="+e.Kubeconfig,
+			"--bind-address="+e.Address.IP.String(), "--secure-port="+strconv.Itoa(e.Address.Port),
 			"--register", "--data-dir="+filepath.Join(d.work, "objects"),
 			"--registration="+d.registration(),
 			"--cert-dir="+filepath.Join(d.work, "certificates")), nil
@@ -118,26 +120,27 @@ func (e *extensionServer) unregister() error {
 	return extension.Unregister(ctx, e.Config, r)
 }
 
-// Reachable returns an address with a free port, which restarts keep: the given one, or one of
-// those of this machine from which it reaches the control plane.
-func Reachable(listen, controlPlane string) (string, error) {
-	if listen == "" {
-		host, err := localHost(controlPlane)
-		if err != nil {
-			return "", fmt.Errorf("%w; name an address that the control plane reaches with --listen", err)
+// Reachable returns an address with a port, which restarts keep. If bindAddress is empty, it is one
+// of those of this machine from which it reaches the control plane. If port is 0, it is a free one.
+func Reachable(bindAddress string, port int, controlPlane string) (*net.TCPAddr, error) {
+	if bindAddress == "" {
+		var err error
+		if bindAddress, err = localHost(controlPlane); err != nil {
+			return nil, fmt.Errorf("%w; name an address that the control plane reaches with --bind-address",
+				err)
 		}
-		listen = net.JoinHostPort(host, "0")
 	}
-	l, err := net.Listen("tcp", listen)
+	ip := net.ParseIP(bindAddress)
+	if ip == nil || ip.IsUnspecified() {
+		return nil, fmt.Errorf("--bind-address=%s: name the one IP address at which the control plane "+
+			"reaches the server", bindAddress)
+	}
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip, Port: port})
 	if err != nil {
-		return "", fmt.Errorf("listen on %q: %w", listen, err)
+		return nil, err
 	}
 	defer l.Close()
-	if tcp := l.Addr().(*net.TCPAddr); tcp.IP.IsUnspecified() {
-		return "", fmt.Errorf("--listen=%s: name the one address at which the control plane reaches the "+
-			"server", listen)
-	}
-	return l.Addr().String(), nil
+	return l.Addr().(*net.TCPAddr), nil
 }
 
 // localHost returns the address from which this machine connects to a server.
