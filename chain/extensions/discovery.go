@@ -280,8 +280,8 @@ func (d *discovery) forget(name, revision string) {
 }
 
 // definitionTimeout limits how long a request waits for the controllers, which do not run while the
-// server starts or stops, or for the informer.
-const definitionTimeout = time.Second
+// server starts or stops, or for the informer. It is long enough for a busy machine.
+const definitionTimeout = 10 * time.Second
 
 // Await waits until what clients have written in CRDs is in the discovery documents of versions, in
 // the aggregated one, and in OpenAPI v3. Without Await, a client that looks for a kind some
