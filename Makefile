@@ -53,7 +53,7 @@ test-packages:
 
 .PHONY: test-unraced
 test-unraced:
-	@go test -vet=off -timeout 30m $(UNRACED_TESTS)
+	@go test -vet=off -timeout 60m $(UNRACED_TESTS)
 
 .PHONY: test-examples
 test-examples:

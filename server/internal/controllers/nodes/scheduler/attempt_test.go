@@ -32,7 +32,7 @@ func BenchmarkFind(b *testing.B) {
 			}}
 		},
 	} {
-		for _, nodes := range []int{100, 1000} {
+		for _, nodes := range []int{100, 1000, 5000} {
 			b.Run(fmt.Sprintf("%s/nodes=%d", name, nodes), func(b *testing.B) {
 				var total time.Duration
 				for b.Loop() {
