@@ -22,6 +22,7 @@ type Baseline struct {
 	state        State
 	mu           sync.Mutex
 	mask         masked          // another one after each lesson
+	unsteady     map[string]int  // objects whose counts one try of a disturbance had wrong; as mask
 	fewest, most counts          // how often objects were created and deleted
 	made         map[string]bool // objects that the controller created
 	used         map[schema.GroupResource]bool
@@ -122,8 +123,10 @@ func resourceOf(key string) schema.GroupResource {
 }
 
 // Learn masks the fields that have a value of their own undisturbed and in each try of a
-// disturbance: these are chance.
+// disturbance: these are chance. So is how often an object is created or deleted, if that was wrong
+// in the first try only of several disturbances.
 func (b *Baseline) Learn(one, other *Outcome) {
+	wrong, again := b.miscounted(one, false), b.miscounted(other, false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	mask := maps.Clone(b.mask)
@@ -136,19 +139,33 @@ func (b *Baseline) Learn(one, other *Outcome) {
 		}
 	}
 	b.mask = mask
+	unsteady := maps.Clone(b.unsteady)
+	for _, k := range wrong {
+		if !slices.Contains(again, k) {
+			if unsteady == nil {
+				unsteady = map[string]int{}
+			}
+			unsteady[k]++
+		}
+	}
+	b.unsteady = unsteady
 }
 
-// chance returns what is masked now, which does not change.
-func (b *Baseline) chance() masked {
+// several is of how many disturbances an object must have been miscounted in the first try only.
+const several = 2
+
+// chance returns what is masked now, and which counts are unsteady. Neither changes.
+func (b *Baseline) chance() (masked, map[string]int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mask
+	return b.mask, b.unsteady
 }
 
 // compare returns how the end of a run differs from that of an undisturbed one.
 func (b *Baseline) compare(o *Outcome) []Problem {
 	var problems []Problem
-	if d := differences(b.state, o.state, b.chance()); len(d) > 0 {
+	mask, _ := b.chance()
+	if d := differences(b.state, o.state, mask); len(d) > 0 {
 		problems = append(problems, Problem{Kind: StateDiffers, Objects: d})
 	}
 	for _, k := range b.miscounted(o, false) {
@@ -194,12 +211,12 @@ func texts(problems []Problem) []string {
 // any more is asked for, or the controller may have missed what was to be done.
 func (b *Baseline) miscounted(o *Outcome, lasting bool) []string {
 	var all []string
-	mask := b.chance()
+	mask, unsteady := b.chance()
 	for _, k := range slices.Sorted(maps.Keys(union(o.counts, b.most))) {
 		precious := isPrecious(resourceOf(k))
 		_, before := b.state[k]
 		_, after := o.state[k]
-		if !precious && !b.made[k] || mask[[2]string{k, ""}] {
+		if !precious && !b.made[k] || mask[[2]string{k, ""}] || unsteady[k] >= several {
 			continue
 		}
 		n, fewest, most := o.counts[k], b.fewest[k], b.most[k]

@@ -147,6 +147,28 @@ func TestLearn(t *testing.T) {
 	}
 }
 
+// An object that was deleted more often in the first try only of two disturbances is deleted so often
+// by chance.
+func TestLearnCounts(t *testing.T) {
+	t.Parallel()
+	const object = "configmaps a"
+	outcome := func(deleted int) *Outcome {
+		return &Outcome{counts: counts{object: {created: deleted, deleted: deleted}}}
+	}
+	once := outcome(1).counts
+	b := &Baseline{fewest: once, most: once, made: map[string]bool{object: true}}
+	for i, step := range []struct {
+		second int
+		want   bool
+	}{{2, true}, {1, true}, {2, true}, {1, false}, {2, false}} {
+		first := outcome(2)
+		b.Learn(first, outcome(step.second))
+		if found := b.Judge(Disturbance{}, first) != nil; found != step.want {
+			t.Errorf("disturbance %d: a finding is %v, want %v", i+1, found, step.want)
+		}
+	}
+}
+
 // A program that writes a map of Go as the lines of a config map has another order each time.
 func TestLinesInAnyOrder(t *testing.T) {
 	t.Parallel()
