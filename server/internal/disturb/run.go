@@ -183,15 +183,16 @@ func (e *SettleError) Error() string {
 // stayIdle waits for some time, and returns a [SettleError] if the controller changes something.
 func (s *Session) stayIdle(ctx context.Context, d time.Duration) error {
 	s.mu.Lock()
-	before := len(s.trace)
+	before, last := len(s.trace), s.changedAt
 	s.mu.Unlock()
 	sleep(ctx, d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.trace[before:] {
 		if e.By == Controller && e.Changed {
-			use := (s.pause + s.pause/2).Truncate(time.Second) + time.Second
-			return &SettleError{Pause: s.pause, Use: use, write: e.Op}
+			pause := e.when.Sub(last)
+			use := (pause + pause/2).Truncate(time.Second) + time.Second
+			return &SettleError{Pause: pause, Use: use, write: e.Op}
 		}
 	}
 	return nil

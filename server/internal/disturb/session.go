@@ -83,9 +83,8 @@ type Session struct {
 	missing map[schema.GroupVersion]bool
 	// written are the resources of which somebody has changed an object.
 	written map[schema.GroupResource]bool
-	// changedAt is when somebody last changed something, and pause how long nobody had before that.
+	// changedAt is when somebody last changed something.
 	changedAt time.Time
-	pause     time.Duration
 	// last is when something happened that shows that the system is not idle, and busy counts what
 	// goes on. Nothing has happened for a number of turns of monitor, which had seen the last
 	// event.
@@ -266,9 +265,6 @@ func (s *Session) changed(index int, created bool, revision string) {
 // changedLocked notes that somebody has changed something, so that the system is not idle.
 func (s *Session) changedLocked() {
 	s.last = time.Now()
-	if !s.changedAt.IsZero() {
-		s.pause = s.last.Sub(s.changedAt)
-	}
 	s.changedAt = s.last
 	clear(s.repeated)
 }
