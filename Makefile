@@ -51,6 +51,7 @@ test: ## Run all tests. RACE=-race detects races, except in the program and the 
 test-packages:
 	@go test $(RACE) -vet=off -timeout 30m $$(go list ./... | grep -vxF $(UNRACED_TESTS:%=-e %))
 
+# On a busy machine, the scripts of server/cli take half an hour.
 .PHONY: test-unraced
 test-unraced:
 	@go test -vet=off -timeout 60m $(UNRACED_TESTS)

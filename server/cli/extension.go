@@ -158,8 +158,8 @@ router, name an address that it reaches, such as --bind-address 172.18.0.1 for k
 	}
 	addOwnFlag(cmd, &kubeconfig)
 	cmd.Flags().StringVar(&bindAddress, "bind-address", "",
-		"IP address at which the control plane reaches the server; if empty, the one from which this "+
-			"machine reaches the control plane")
+		"IP address at which the control plane reaches the server; if empty, the one from which "+
+			"this machine reaches the control plane")
 	cmd.Flags().IntVar(&port, "secure-port", 0, "port of the server; 0 picks a free one")
 	return cmd
 }

@@ -98,8 +98,8 @@ func goEnvironment(t *testing.T) []string {
 	}
 	return []string{
 		// The linker takes half as long again for what a debugger needs.
-		"GOCACHE=" + paths[0], "GOMODCACHE=" + paths[1], "GOFLAGS=-mod=mod -ldflags=-w", "GOWORK=off",
-		"REPOSITORY=" + repository,
+		"GOFLAGS=-mod=mod -ldflags=-w", "GOWORK=off",
+		"GOCACHE=" + paths[0], "GOMODCACHE=" + paths[1], "REPOSITORY=" + repository,
 	}
 }
 

@@ -37,7 +37,7 @@ type Options struct {
 	// BindAddress is the IP address to listen on. Default: 127.0.0.1, or all addresses in a pod,
 	// where RESTConfig is nil or there is a Selector.
 	BindAddress string
-	// SecurePort is the port to listen on; 0 picks a free one. Default in a pod: 8443.
+	// SecurePort is the port to listen on. If it is 0, that is a free one, or 8443 in a pod.
 	SecurePort int
 	// Listener, if set, is used instead of BindAddress and SecurePort. The server closes it.
 	Listener net.Listener
@@ -94,11 +94,10 @@ func (o Options) complete() (Options, error) {
 	if o.Namespace == "" {
 		o.Namespace = DefaultNamespace
 	}
-	switch inPod := o.RESTConfig == nil || len(o.Selector) > 0; {
-	case !inPod:
-		o.BindAddress = cmp.Or(o.BindAddress, DefaultBindAddress)
-	case o.Listener == nil:
+	if o.RESTConfig == nil || len(o.Selector) > 0 {
 		o.SecurePort = cmp.Or(o.SecurePort, DefaultPodPort)
+	} else {
+		o.BindAddress = cmp.Or(o.BindAddress, DefaultBindAddress)
 	}
 	if err := errors.Join(o.check()...); err != nil {
 		return o, fmt.Errorf("options of the extension API server: %w", err)

@@ -22,7 +22,7 @@ type Baseline struct {
 	state        State
 	mu           sync.Mutex
 	mask         masked          // another one after each lesson
-	unsteady     map[string]int  // objects whose counts one try of a disturbance had wrong; as mask
+	unsteady     map[string]bool // objects that only the first of two tries miscounted
 	fewest, most counts          // how often objects were created and deleted
 	made         map[string]bool // objects that the controller created
 	used         map[schema.GroupResource]bool
@@ -46,7 +46,8 @@ func NewBaseline(one, other *Outcome) (*Baseline, error) {
 		trace: one.trace, state: one.state, mask: maskOf(one.state, other.state),
 		fewest: one.counts.merge(other.counts, minimum), most: one.counts.merge(other.counts, maximum),
 		used: map[schema.GroupResource]bool{}, common: map[Op]bool{}, made: map[string]bool{},
-		took: max(one.took, other.took), settle: max(one.settle, other.settle), all: one.all,
+		unsteady: map[string]bool{},
+		took:     max(one.took, other.took), settle: max(one.settle, other.settle), all: one.all,
 		always: one.always, unserved: one.unserved,
 		// A disturbed controller may have to do everything again, and several times.
 		limit: 5*max(one.requests, other.requests) + 200,
@@ -123,8 +124,8 @@ func resourceOf(key string) schema.GroupResource {
 }
 
 // Learn masks the fields that have a value of their own undisturbed and in each try of a
-// disturbance: these are chance. So is how often an object is created or deleted, if that was wrong
-// in the first try only of several disturbances.
+// disturbance: these are chance. So is how often the first of the two tries created or deleted an
+// object, if the second one was right, and if this was so of another disturbance before.
 func (b *Baseline) Learn(one, other *Outcome) {
 	wrong, again := b.miscounted(one, false), b.miscounted(other, false)
 	b.mu.Lock()
@@ -139,33 +140,28 @@ func (b *Baseline) Learn(one, other *Outcome) {
 		}
 	}
 	b.mask = mask
-	unsteady := maps.Clone(b.unsteady)
 	for _, k := range wrong {
-		if !slices.Contains(again, k) {
-			if unsteady == nil {
-				unsteady = map[string]int{}
-			}
-			unsteady[k]++
+		if slices.Contains(again, k) {
+			continue
 		}
+		if b.unsteady[k] {
+			one.byChance = append(one.byChance, k)
+		}
+		b.unsteady[k] = true
 	}
-	b.unsteady = unsteady
 }
 
-// several is of how many disturbances an object must have been miscounted in the first try only.
-const several = 2
-
-// chance returns what is masked now, and which counts are unsteady. Neither changes.
-func (b *Baseline) chance() (masked, map[string]int) {
+// chance returns what is masked now, which does not change.
+func (b *Baseline) chance() masked {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mask, b.unsteady
+	return b.mask
 }
 
 // compare returns how the end of a run differs from that of an undisturbed one.
 func (b *Baseline) compare(o *Outcome) []Problem {
 	var problems []Problem
-	mask, _ := b.chance()
-	if d := differences(b.state, o.state, mask); len(d) > 0 {
+	if d := differences(b.state, o.state, b.chance()); len(d) > 0 {
 		problems = append(problems, Problem{Kind: StateDiffers, Objects: d})
 	}
 	for _, k := range b.miscounted(o, false) {
@@ -211,12 +207,12 @@ func texts(problems []Problem) []string {
 // any more is asked for, or the controller may have missed what was to be done.
 func (b *Baseline) miscounted(o *Outcome, lasting bool) []string {
 	var all []string
-	mask, unsteady := b.chance()
+	mask := b.chance()
 	for _, k := range slices.Sorted(maps.Keys(union(o.counts, b.most))) {
 		precious := isPrecious(resourceOf(k))
 		_, before := b.state[k]
 		_, after := o.state[k]
-		if !precious && !b.made[k] || mask[[2]string{k, ""}] || unsteady[k] >= several {
+		if !precious && !b.made[k] || mask[[2]string{k, ""}] || slices.Contains(o.byChance, k) {
 			continue
 		}
 		n, fewest, most := o.counts[k], b.fewest[k], b.most[k]

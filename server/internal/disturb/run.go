@@ -75,6 +75,7 @@ type Outcome struct {
 	warnings []string // the events of an undisturbed run that went wrong
 	unserved []string // group versions that the controller has asked for
 	firedAt  int      // the index in the trace at which the disturbance happened
+	byChance []string // objects whose counts are wrong by chance: see [Baseline.Learn]
 }
 
 // Run runs the case in a control plane whose audit backend is the session, with the access of its

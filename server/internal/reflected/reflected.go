@@ -47,9 +47,9 @@ type definer struct {
 	within []reflect.Type
 }
 
-// enter calls f with a definer of what is in t.
-func (d *definer) enter(t reflect.Type, f func(*definer) error) error {
-	return f(&definer{d.known, d.ref, d.seen, append(slices.Clip(d.within), t)})
+// in returns the definer of what is in t.
+func (d *definer) in(t reflect.Type) *definer {
+	return &definer{d.known, d.ref, d.seen, append(slices.Clip(d.within), t)}
 }
 
 // swaggerDocer is implemented by types with generated descriptions, by the JSON names of their
@@ -160,8 +160,8 @@ type field struct {
 	required bool
 }
 
-// fields adds the fields of a struct by their names in JSON. They hide those of the structs that are
-// embedded in it.
+// fields adds the fields of a struct by their names in JSON. They hide those of the structs that
+// are embedded in it.
 func (d *definer) fields(
 	to map[string]field, t reflect.Type, docs map[string]string,
 ) (dependencies []string, err error) {
@@ -219,10 +219,7 @@ func (d *definer) embedded(
 		return nil, fmt.Errorf("%s embeds itself", inner)
 	}
 	fields := map[string]field{}
-	err = d.enter(inner, func(d *definer) error {
-		dependencies, err = d.fields(fields, inner, withoutType(docs))
-		return err
-	})
+	dependencies, err = d.in(inner).fields(fields, inner, withoutType(docs))
 	for name, f := range fields {
 		f.required = f.required && !optional
 		to[name] = f
@@ -340,12 +337,8 @@ func (d *definer) composite(t reflect.Type) (*spec.Schema, []string, error) {
 		}
 		return s, nil, nil
 	}
-	var element *spec.Schema
-	var dependencies []string
-	if err := d.enter(t, func(d *definer) (err error) {
-		element, dependencies, err = d.of(t.Elem())
-		return err
-	}); err != nil {
+	element, dependencies, err := d.in(t).of(t.Elem())
+	if err != nil {
 		return nil, nil, err
 	}
 	if t.Kind() == reflect.Map {

@@ -3,6 +3,7 @@ package reflected
 import (
 	"reflect"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -35,7 +36,7 @@ const quantityPattern = `^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)` +
 // expand returns the schema of a CRD for a schema within the definitions of these names.
 func expand(s *spec.Schema, known map[string]common.OpenAPIDefinition, within []string) schemaOf {
 	if ref := s.Ref.String(); ref != "" {
-		name := ref[len(refPrefix):]
+		name := strings.TrimPrefix(ref, refPrefix)
 		definition := known[name].Schema
 		switch {
 		case name == Name(reflect.TypeFor[resource.Quantity]()):
@@ -67,7 +68,9 @@ func expand(s *spec.Schema, known map[string]common.OpenAPIDefinition, within []
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
 		values := expand(s.AdditionalProperties.Schema, known, within)
-		to.AdditionalProperties = &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: &values}
+		to.AdditionalProperties = &apiextensionsv1.JSONSchemaPropsOrBool{
+			Allows: true, Schema: &values,
+		}
 	}
 	if s.Items != nil && s.Items.Schema != nil {
 		items := expand(s.Items.Schema, known, within)

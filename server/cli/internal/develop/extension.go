@@ -126,14 +126,14 @@ func Reachable(bindAddress string, port int, controlPlane string) (*net.TCPAddr,
 	if bindAddress == "" {
 		var err error
 		if bindAddress, err = localHost(controlPlane); err != nil {
-			return nil, fmt.Errorf("%w; name an address that the control plane reaches with --bind-address",
-				err)
+			return nil, fmt.Errorf(
+				"%w; name an address that the control plane reaches with --bind-address", err)
 		}
 	}
 	ip := net.ParseIP(bindAddress)
 	if ip == nil || ip.IsUnspecified() {
-		return nil, fmt.Errorf("--bind-address=%s: name the one IP address at which the control plane "+
-			"reaches the server", bindAddress)
+		return nil, fmt.Errorf("--bind-address=%s: name the one IP address at which the control "+
+			"plane reaches the server", bindAddress)
 	}
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip, Port: port})
 	if err != nil {
