@@ -35,10 +35,17 @@ type Case struct {
 	// The system is idle if nothing has happened for the time Settle. It must be within the time
 	// Patience, and the final state must be as in an undisturbed run.
 	Settle, Patience time.Duration
+	// LeastSettle, if it is not 0, lets the undisturbed runs show how long a pause in the work can
+	// be: after that, Settle is a multiple of it, but not less than LeastSettle.
+	LeastSettle time.Duration
 	// Silence ends the patience with a system that is idle, but not as it should be, when the
 	// controller has sent no request for that time. Default: Patience.
 	Silence time.Duration
 }
+
+// pausesToSettle is how many times as long as a pause of the undisturbed runs the time to settle is.
+// Many runs at a time are slower than one.
+const pausesToSettle = 5
 
 // stopTimeout limits how long a controller may take to end when its context does.
 const stopTimeout = 30 * time.Second
@@ -87,9 +94,8 @@ func (c *Case) Run(
 	s.limit, s.holdWhileWaiting = undisturbedLimit, c.HoldWhileWaiting
 	s.Settle = max(s.Settle, c.Settle)
 	if baseline != nil {
-		s.Settle = max(s.Settle, baseline.settle)
+		s.Settle = baseline.settle
 	}
-	o.settle = s.Settle
 	s.back = make(chan struct{}) // here, because Run may be in a bubble
 	var counted []schema.GroupVersionResource
 	if baseline == nil {
@@ -158,7 +164,10 @@ func (c *Case) Run(
 	if baseline == nil && err == nil {
 		o.unserved, err = s.unserved(admin)
 	}
-	o.took = time.Since(o.begin)
+	o.took, o.settle = time.Since(o.begin), s.Settle
+	if c.LeastSettle != 0 {
+		o.settle = min(s.Settle, max(c.LeastSettle, pausesToSettle*s.longestPause()))
+	}
 	return o, err
 }
 

@@ -90,6 +90,8 @@ type Session struct {
 	// event.
 	last, noted  time.Time
 	busy, silent int
+	// longest is for how many turns nothing has happened at most until the system went on.
+	longest int
 
 	current *instance
 	exited  bool          // the controller has returned before its context ended
@@ -445,10 +447,13 @@ const startLimit, pastLimit = 5, 5
 func (s *Session) turn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	i := s.current
 	if s.silent++; s.busy > 0 || s.last != s.noted {
+		if s.silent < turns && i != nil && i.requests {
+			s.longest = max(s.longest, s.silent)
+		}
 		s.silent, s.noted = 0, s.last
 	}
-	i := s.current
 	if i == nil || i.dead {
 		return s.silent >= turns
 	}
@@ -458,6 +463,13 @@ func (s *Session) turn() bool {
 		return false // it has not begun its work
 	}
 	return s.silent >= turns || past && i.looked && i.turns > pastLimit*turns
+}
+
+// longestPause returns how long nothing has happened at most until the system went on with its work.
+func (s *Session) longestPause() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Duration(s.longest) * s.Settle / turns
 }
 
 // looksBack notes that an instance looks at the past.

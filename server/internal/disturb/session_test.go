@@ -36,3 +36,27 @@ func TestStayIdle(t *testing.T) {
 		})
 	}
 }
+
+// Pauses in the work count, but not the time until the controller begins or after it has ended.
+func TestLongestPause(t *testing.T) {
+	t.Parallel()
+	s := NewSession(Disturbance{})
+	s.Settle = 2 * time.Second
+	s.current = &instance{}
+	work := func(pause int) {
+		for range pause {
+			s.turn()
+		}
+		s.last = s.last.Add(1)
+	}
+	work(15)
+	s.turn()
+	s.current.requests = true
+	for _, turns := range []int{2, 3, 1, 30} {
+		work(turns)
+	}
+	s.turn()
+	if got, want := s.longestPause(), 300*time.Millisecond; got != want {
+		t.Errorf("longest pause %v, want %v", got, want)
+	}
+}
