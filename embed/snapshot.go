@@ -86,16 +86,8 @@ func (s *Snapshot) restore(dir string) (err error) {
 }
 
 // forgetMembers removes everything that ties a database to its original cluster and log.
-func forgetMembers(path string, unsafeNoSync bool) (err error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
-		NoSync: unsafeNoSync, NoGrowSync: unsafeNoSync, NoFreelistSync: true,
-		FreelistType: bbolt.FreelistMapType,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	return db.Update(func(tx *bbolt.Tx) error {
+func forgetMembers(path string, unsafeNoSync bool) error {
+	return update(path, unsafeNoSync, func(tx *bbolt.Tx) error {
 		for _, name := range [][]byte{
 			schema.Members.Name(), schema.MembersRemoved.Name(), schema.Cluster.Name(),
 		} {
@@ -116,6 +108,19 @@ func forgetMembers(path string, unsafeNoSync bool) (err error) {
 		}
 		return nil
 	})
+}
+
+// update changes a database that no member uses.
+func update(path string, unsafeNoSync bool, change func(*bbolt.Tx) error) (err error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		NoSync: unsafeNoSync, NoGrowSync: unsafeNoSync, NoFreelistSync: true,
+		FreelistType: bbolt.FreelistMapType,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return db.Update(change)
 }
 
 // syncDir syncs a directory to make a rename in it durable. Windows can't sync directories and does

@@ -6,9 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
 	"github.com/kinproc/kinproc/embed"
 )
@@ -106,5 +108,64 @@ func TestSnapshotReportsTheWriter(t *testing.T) {
 	if err := e.Snapshot(t.Context(), brokenWriter{io.ErrShortWrite}); !errors.Is(err,
 		io.ErrShortWrite) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestSnapshotAt(t *testing.T) {
+	t.Parallel()
+	e := start(t, embed.Options{Ephemeral: true})
+	put(t, e, "/a", "1")
+	put(t, e, "/b", "1")
+	gone, err := e.Client().Delete(t.Context(), "/a")
+	must(t, err)
+	put(t, e, "/b", "2")
+	last, err := e.Client().Put(t.Context(), "/c", "3")
+	must(t, err)
+	first := gone.Header.Revision - 2 // of /a
+	for _, compact := range []bool{false, true} {
+		if compact {
+			_, err := e.Client().Compact(t.Context(), first+1, clientv3.WithCompactPhysical())
+			must(t, err)
+		}
+		all, err := e.TakeSnapshot(t.Context())
+		must(t, err)
+		for revision, want := range map[int64]string{
+			first:                "/a=1",
+			first + 1:            "/a=1 /b=1",
+			first + 2:            "/b=1",
+			first + 3:            "/b=2",
+			last.Header.Revision: "/b=2 /c=3",
+		} {
+			s, err := all.At(revision)
+			if compact && revision == first {
+				if !errors.Is(err, mvcc.ErrCompacted) {
+					t.Errorf("revision %d, which is compacted: %v", revision, err)
+				}
+				continue
+			}
+			must(t, err)
+			var data bytes.Buffer
+			_, err = s.WriteTo(&data)
+			must(t, err)
+			dir := t.TempDir()
+			must(t, embed.Restore(dir, &data))
+			restored := start(t, embed.Options{Dir: dir})
+			got, err := restored.Client().Get(t.Context(), "/", clientv3.WithPrefix())
+			must(t, err)
+			var found []string
+			for _, kv := range got.Kvs {
+				found = append(found, string(kv.Key)+"="+string(kv.Value))
+			}
+			if got := strings.Join(found, " "); got != want {
+				t.Errorf("revision %d: %s, want %s", revision, got, want)
+			}
+			if got.Header.Revision != revision {
+				t.Errorf("the member is at revision %d, want %d", got.Header.Revision, revision)
+			}
+			stop(t, restored)
+		}
+		if _, err := all.At(last.Header.Revision + 1); !errors.Is(err, mvcc.ErrFutureRev) {
+			t.Errorf("the next revision: %v", err)
+		}
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"sync"
 
+	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/server/v3/lease/leasepb"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
@@ -160,4 +162,68 @@ func (s *Snapshot) restoreFast(database string) error {
 		return err
 	}
 	return forgetMembers(database, true)
+}
+
+// At returns the data as it was at an earlier revision. The error wraps [mvcc.ErrCompacted] if etcd
+// does not keep that revision any more, and [mvcc.ErrFutureRev] if there is none yet. Leases that
+// were granted later stay, without keys.
+func (s *Snapshot) At(revision int64) (_ *Snapshot, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("the snapshot at revision %d: %w", revision, err)
+		}
+	}()
+	dir, err := os.MkdirTemp("", "kinproc-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	database := filepath.Join(dir, "db")
+	if err := os.WriteFile(database, s.database, 0o600); err != nil {
+		return nil, err
+	}
+	if err := undo(database, revision); err != nil {
+		return nil, err
+	}
+	earlier, err := os.ReadFile(database)
+	if err != nil {
+		return nil, err
+	}
+	return newSnapshot(earlier), nil
+}
+
+// undo removes the changes after a revision from a database.
+func undo(database string, revision int64) error {
+	return update(database, true, func(tx *bbolt.Tx) error {
+		changes, meta := tx.Bucket(schema.Key.Name()), tx.Bucket(schema.Meta.Name())
+		if changes == nil || meta == nil {
+			return damaged("there are no keys")
+		}
+		oldest := int64(1)
+		if compacted := meta.Get(schema.ScheduledCompactKeyName); compacted != nil {
+			oldest = mvcc.BytesToRev(compacted).Main
+		}
+		newest := oldest
+		if last, _ := changes.Cursor().Last(); last != nil {
+			newest = max(newest, mvcc.BytesToBucketKey(last).Main)
+		}
+		switch {
+		case revision < oldest:
+			return fmt.Errorf("%w: the oldest one is %d", mvcc.ErrCompacted, oldest)
+		case revision > newest:
+			return fmt.Errorf("%w: the newest one is %d", mvcc.ErrFutureRev, newest)
+		}
+		var later [][]byte
+		from := mvcc.RevToBytes(mvcc.Revision{Main: revision + 1}, mvcc.NewRevBytes())
+		c := changes.Cursor()
+		for at, _ := c.Seek(from); at != nil; at, _ = c.Next() {
+			later = append(later, bytes.Clone(at))
+		}
+		for _, at := range later {
+			if err := changes.Delete(at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -32,6 +32,17 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 // text.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) { return s.data.WriteTo(w) }
 
+// At returns the state at an earlier revision, which is the resourceVersion of an object that was
+// written then. The error wraps [mvcc.ErrCompacted] of etcd if that revision was not kept, and
+// [mvcc.ErrFutureRev] if the snapshot is older.
+func (s *Snapshot) At(revision int64) (*Snapshot, error) {
+	data, err := s.data.At(revision)
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot{data: data}, nil
+}
+
 // Snapshot returns the state of the running control plane. Every write that was acknowledged before
 // is in it.
 func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {

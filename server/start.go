@@ -220,12 +220,31 @@ func (s starter) serve(ctx, reading context.Context, g ground) (r *running, err 
 		return nil, err
 	}
 	if r.behaviors != nil {
-		s.stopper.Go(func() { r.behaviors.Run(s.stopper.Context()) })
+		s.follow(ctx, r.behaviors)
 	}
 	if o.ReadOnly {
 		return r, nil
 	}
 	return r, loops.Start(o.loops(r), s.stopper)
+}
+
+// behaviorTimeout is how long a start waits for the custom resource PodBehavior. Objects that are
+// stored already, such as webhooks, may prevent that it is served.
+const behaviorTimeout = 10 * time.Second
+
+// follow follows the PodBehaviors until the control plane stops. It returns when clients can create
+// them.
+func (s starter) follow(ctx context.Context, b *simulated.Behaviors) {
+	served := make(chan struct{})
+	s.stopper.Go(func() { b.Run(s.stopper.Context(), func() { close(served) }) })
+	if b.ReadOnly {
+		return
+	}
+	select {
+	case <-served:
+	case <-ctx.Done():
+	case <-time.After(behaviorTimeout):
+	}
 }
 
 // openAPIs opens the API servers, and what answers for simulated pods.

@@ -13,18 +13,18 @@ import (
 	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 )
 
-// startDetached starts the control plane in a separate process with the same arguments. It returns
-// when that process is ready or has failed.
+// startDetached starts the control plane in a separate process with the same arguments, in a directory,
+// or the working directory if that is empty. It returns when that process is ready or has failed.
 //
 // Until then, the process writes to pipes. When it is ready, it prints the screen, and closes its
 // ends of the pipes by switching its output to the log file.
-func startDetached(ctx context.Context, s streams, args []string) error {
+func startDetached(ctx context.Context, s streams, dir string, args []string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.Command(program, append(args[:len(args):len(args)], "--detached")...)
-	cmd.SysProcAttr = detachedProcess()
+	cmd.Dir, cmd.SysProcAttr = dir, detachedProcess()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err

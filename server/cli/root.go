@@ -76,8 +76,9 @@ custom resources.
 	})
 	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newListCmd(s),
 		newDeleteCmd(s), newLogsCmd(s), newExecCmd(s, args),
-		newSnapshotCmd(s), newResetCmd(s), newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s),
-		newHistoryCmd(s), newFaultCmd(s), newExploreCmd(s), newDashboardCmd(s), newExtensionCmd(s),
-		newOperatorCmd(s), newCompletionCmd(s), newVersionCmd(s))
+		newSnapshotCmd(s), newResetCmd(s), newAtCmd(s), newForkCmd(s), newAssetsCmd(s),
+		newKubectlCmd(s), newTraceCmd(s), newHistoryCmd(s), newFaultCmd(s), newExploreCmd(s),
+		newDashboardCmd(s), newExtensionCmd(s), newOperatorCmd(s), newCompletionCmd(s),
+		newVersionCmd(s))
 	return cmd
 }

@@ -53,7 +53,7 @@ etcd's format. kinproc start --from and kinproc reset take it, and so does etcdu
 			if err != nil {
 				return err
 			}
-			size, err := saveSnapshot(cmd.Context(), client, args[0])
+			size, err := saveSnapshot(cmd.Context(), client, moment{}, args[0])
 			if err != nil {
 				return fmt.Errorf("save a snapshot: %w", err)
 			}
@@ -121,9 +121,9 @@ func rawClient(config *rest.Config) (*rest.RESTClient, error) {
 // saveSnapshot writes a snapshot to a file, which others cannot read. If that fails, an existing
 // file stays as it was.
 func saveSnapshot(
-	ctx context.Context, client *rest.RESTClient, name string,
+	ctx context.Context, client *rest.RESTClient, at moment, name string,
 ) (size int64, err error) {
-	stream, err := client.Get().AbsPath(paths.Snapshot).Stream(ctx)
+	stream, err := at.of(client).Stream(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -99,7 +99,7 @@ With --detach, the control plane runs in the background until kinproc stop:
 				return err
 			}
 			if o.detach && !o.detached {
-				return startDetached(cmd.Context(), s, args)
+				return startDetached(cmd.Context(), s, "", args)
 			}
 			return o.run(cmd.Context(), s)
 		},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -268,6 +270,38 @@ func (b *Backend) VersionAt(
 	}
 	v := b.version(ctx, c)
 	return &v, nil
+}
+
+// RevisionAt returns the newest revision that was written at a time or earlier, as far as it is known
+// who wrote it. Otherwise it returns a StatusError with the reason Expired.
+func (b *Backend) RevisionAt(ctx context.Context, at time.Time) (int64, error) {
+	for limit := int64(math.MaxInt64); ; {
+		revision := b.writers.Before(at, limit)
+		if revision == 0 {
+			return 0, apierrors.NewResourceExpired(fmt.Sprintf(
+				"no revision is known that was written by %s", at.Local().Format(time.DateTime)))
+		}
+		known := b.writers.Written(revision)
+		if !known {
+			_, compacted, err := b.between(ctx, revision, revision, b.feed.prefix,
+				[]clientv3.OpOption{clientv3.WithPrefix()}, func(e *clientv3.Event) {
+					who, _ := b.writers.Of(revision, writers.Sum(e.Kv.Key, e.Kv.Value))
+					known = known || who != nil
+				})
+			switch {
+			case err != nil:
+				return 0, err
+			case compacted != 0:
+				return 0, apierrors.NewResourceExpired(fmt.Sprintf(
+					"revision %d, which was the newest one at %s, is no longer kept", revision,
+					at.Local().Format(time.DateTime)))
+			}
+		}
+		if known {
+			return revision, nil
+		}
+		limit = revision
+	}
 }
 
 // KeepWriters keeps in a directory who writes, so that the next process knows it, and recalls who

@@ -201,6 +201,25 @@ func (m *Memory) Of(revision int64, sum uint32) (*history.Writer, *time.Time) {
 	return nil, nil
 }
 
+// Before returns the newest revision below a limit that was written at a time or earlier, or 0 if
+// none is known. What a file says of it may be about another etcd: see [Memory.Of].
+func (m *Memory) Before(at time.Time, limit int64) int64 {
+	if m.files != nil {
+		m.files.load()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range slices.Backward(m.blocks) {
+		for i := int64(block - 1); i >= 0; i-- {
+			revision := b.number*block + i
+			if revision < limit && b.who[i] != nil && b.times[i] <= at.UnixNano() {
+				return revision
+			}
+		}
+	}
+	return 0
+}
+
 // Written reports whether this process has written a revision, and noted it.
 func (m *Memory) Written(revision int64) bool {
 	m.mu.Lock()

@@ -3,10 +3,13 @@ package writers
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -67,6 +70,29 @@ func TestMemorySuffices(t *testing.T) {
 	if w, _ := m.Of(60_000, 1); w == nil {
 		t.Error("revision 60000 is forgotten")
 	}
+}
+
+func TestBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var m Memory
+		begin := time.Now()
+		for revision := int64(1); revision <= 3*block; revision += 2 {
+			m.Note(request("client/1.0"), revision, 1)
+			time.Sleep(time.Second)
+		}
+		for seconds, want := range map[int64]int64{
+			-1: 0, 0: 1, 1: 3, block: 2*block + 1, 10 * block: 3*block - 1,
+		} {
+			at := begin.Add(time.Duration(seconds) * time.Second)
+			if got := m.Before(at, math.MaxInt64); got != want {
+				t.Errorf("after %d s: revision %d, want %d", seconds, got, want)
+			}
+		}
+		if got := m.Before(time.Now(), 3); got != 1 {
+			t.Errorf("before revision 3: %d, want 1", got)
+		}
+	})
 }
 
 func BenchmarkNote(b *testing.B) {

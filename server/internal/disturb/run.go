@@ -1,6 +1,7 @@
 package disturb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,9 @@ type Outcome struct {
 	byChance []string // objects whose counts are wrong by chance: see [Baseline.Learn]
 }
 
+// Settle returns the time to settle that the run has shown to be enough.
+func (o *Outcome) Settle() time.Duration { return o.settle }
+
 // Run runs the case in a control plane whose audit backend is the session, with the access of its
 // administrator. Without a baseline, the run is one of those that make it.
 func (c *Case) Run(
@@ -92,10 +96,10 @@ func (c *Case) Run(
 ) (_ *Outcome, err error) {
 	o := &Outcome{kind: s.plan.Kind, begin: time.Now()}
 	s.limit, s.holdWhileWaiting = undisturbedLimit, c.HoldWhileWaiting
-	s.Settle = max(s.Settle, c.Settle)
 	if baseline != nil {
 		s.Settle = baseline.settle
 	}
+	s.Settle = cmp.Or(s.Settle, c.Settle)
 	s.back = make(chan struct{}) // here, because Run may be in a bubble
 	var counted []schema.GroupVersionResource
 	if baseline == nil {

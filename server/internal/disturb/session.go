@@ -49,7 +49,7 @@ const UserName = "explore"
 // A Session is one run of a case. As the audit backend of the control plane, it learns what happens
 // there.
 type Session struct {
-	// Settle, if it is longer than that of the case, takes its place.
+	// Settle, if it is not 0, takes the place of that of the case.
 	Settle time.Duration
 	// Detailed adds the events of watches to the timeline.
 	Detailed bool

@@ -215,6 +215,7 @@ func undisturbed(ctx context.Context, try Try) (*disturb.Baseline, error) {
 		if err != nil {
 			return nil, fmt.Errorf("undisturbed: %w", err)
 		}
+		settle = undisturbed[i].Settle()
 	}
 	return disturb.NewBaseline(undisturbed[0], undisturbed[1])
 }

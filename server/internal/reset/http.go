@@ -2,10 +2,13 @@ package reset
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,14 +48,55 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (c *Control) send(w http.ResponseWriter, r *http.Request) {
-	snapshot, err := c.Snapshot(r.Context())
+	revision, err := c.revision(r)
 	if err != nil {
-		refuse(w, r, apierrors.NewInternalError(err))
+		refuse(w, r, err)
+		return
+	}
+	snapshot, err := c.Snapshot(r.Context())
+	if err == nil && revision != 0 {
+		snapshot, err = snapshot.At(revision)
+	}
+	switch {
+	case errors.Is(err, mvcc.ErrCompacted):
+		err = apierrors.NewResourceExpired(err.Error())
+	case errors.Is(err, mvcc.ErrFutureRev):
+		err = apierrors.NewBadRequest(err.Error())
+	case err != nil:
+		err = apierrors.NewInternalError(err)
+	}
+	if err != nil {
+		refuse(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(snapshot.Size(), 10))
 	_, _ = snapshot.WriteTo(w) // the client notices that it is too short
+}
+
+// revision returns the revision of which a request asks for a snapshot, or 0 for the current one.
+func (c *Control) revision(r *http.Request) (int64, error) {
+	query := r.URL.Query()
+	number, at := query.Get(paths.RevisionParameter), query.Get(paths.TimeParameter)
+	switch {
+	case number != "" && at != "":
+		return 0, apierrors.NewBadRequest("revision and time are mutually exclusive")
+	case number != "":
+		revision, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || revision < 1 {
+			return 0, apierrors.NewBadRequest(fmt.Sprintf("revision: %q is not a positive number",
+				number))
+		}
+		return revision, nil
+	case at != "":
+		when, err := time.Parse(time.RFC3339Nano, at)
+		if err != nil {
+			return 0, apierrors.NewBadRequest(fmt.Sprintf(
+				"time: %q is not a time such as 2006-01-02T15:04:05Z", at))
+		}
+		return c.config.Storage.RevisionAt(r.Context(), when)
+	}
+	return 0, nil
 }
 
 func (c *Control) receive(w http.ResponseWriter, r *http.Request) {

@@ -141,8 +141,9 @@ func within(value string, at float64) string {
 // behaviorRetry is the time between two attempts to install the custom resource.
 const behaviorRetry = time.Second
 
-// Run installs the custom resource and follows the PodBehaviors until ctx ends.
-func (b *Behaviors) Run(ctx context.Context) {
+// Run installs the custom resource and follows the PodBehaviors until ctx ends. It calls served when
+// clients can create PodBehaviors.
+func (b *Behaviors) Run(ctx context.Context, served func()) {
 	for !b.ReadOnly {
 		err := b.install(ctx)
 		if err == nil {
@@ -161,6 +162,7 @@ func (b *Behaviors) Run(ctx context.Context) {
 	if !b.served(ctx) {
 		return
 	}
+	served()
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(b.Client, 0)
 	informer := factory.ForResource(behaviorResource).Informer()
 	handle := func(obj any) {
