@@ -167,17 +167,17 @@ func (s *Snapshot) restoreFast(database string) error {
 // At returns the data as it was at an earlier revision. The error wraps [mvcc.ErrCompacted] if etcd
 // does not keep that revision any more, and [mvcc.ErrFutureRev] if there is none yet. Leases that
 // were granted later stay, without keys.
-func (s *Snapshot) At(revision int64) (_ *Snapshot, err error) {
+func (s *Snapshot) At(revision int64) (earlier *Snapshot, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("the snapshot at revision %d: %w", revision, err)
 		}
 	}()
-	dir, err := os.MkdirTemp("", "kinproc-")
+	dir, remove, err := TempDir("")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	database := filepath.Join(dir, "db")
 	if err := os.WriteFile(database, s.database, 0o600); err != nil {
 		return nil, err
@@ -185,11 +185,11 @@ func (s *Snapshot) At(revision int64) (_ *Snapshot, err error) {
 	if err := undo(database, revision); err != nil {
 		return nil, err
 	}
-	earlier, err := os.ReadFile(database)
+	data, err := os.ReadFile(database)
 	if err != nil {
 		return nil, err
 	}
-	return newSnapshot(earlier), nil
+	return newSnapshot(data), nil
 }
 
 // undo removes the changes after a revision from a database.

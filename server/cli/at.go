@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 	"github.com/kinproc/kinproc/server/internal/requests/paths"
@@ -233,11 +234,11 @@ func fork(
 	if err != nil {
 		return err
 	}
-	temporary, err := os.MkdirTemp("", "kinproc-")
+	temporary, remove, err := embed.TempDir("")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	snapshot := filepath.Join(temporary, "snapshot.db")
 	if _, err := saveSnapshot(ctx, client, at, snapshot); err != nil {
 		return fmt.Errorf("take a snapshot: %w", err)
