@@ -83,8 +83,8 @@ func newFaultListCmd(s streams) *cobra.Command {
 		Short: "List the faults of a control plane, and how many requests each has hit",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if format != "" && format != "json" {
-				return usageError{fmt.Errorf("--output: %q is not a format, use json", format)}
+			if err := output.CheckFormat(format, "json"); err != nil {
+				return usageError{err}
 			}
 			config, err := sandbox.ClientConfig(kubeconfig)
 			if err != nil {
@@ -115,7 +115,7 @@ func newFaultListCmd(s streams) *cobra.Command {
 	}
 	addKubeconfigFlag(cmd, &kubeconfig)
 	cmd.Flags().BoolVar(&hits, "hits", false, "show the requests that each fault has hit")
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json, or text if empty")
+	addFormatFlag(cmd, &format)
 	return cmd
 }
 

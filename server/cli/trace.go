@@ -68,8 +68,8 @@ when it begins.
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.output != "" && o.output != "json" {
-				return usageError{fmt.Errorf("--output: %q is not a format, use json", o.output)}
+			if err := output.CheckFormat(o.output, "json"); err != nil {
+				return usageError{err}
 			}
 			config, err := sandbox.ClientConfig(o.kubeconfig)
 			if err != nil {
@@ -96,7 +96,7 @@ when it begins.
 	f.StringVarP(&o.file, "filename", "f", "", "file with the body, YAML or JSON; - for standard input")
 	f.StringVar(&o.contentType, "content-type", "", "content type of the body; "+
 		"application/apply-patch+yaml for a PATCH and application/yaml otherwise if empty")
-	f.StringVarP(&o.output, "output", "o", "", "json, or text if empty")
+	addFormatFlag(cmd, &o.output)
 	f.BoolVar(&o.objects, "objects", false,
 		"show the object, without its managed fields, after each step that changed it")
 	f.BoolVar(&o.follow, "follow", false, "show the requests of all clients until interrupted")
