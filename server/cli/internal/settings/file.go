@@ -155,6 +155,7 @@ func (r *reader) top(n *yaml.Node) {
 		}},
 		flag("serviceClusterIPRange", "service-cluster-ip-range", r.one),
 		flag("serviceNodePortRange", "service-node-port-range", r.one),
+		flag("dashboard", "dashboard", r.one),
 	})
 }
 
