@@ -157,6 +157,9 @@ func (o *startOptions) exec(ctx context.Context, s streams, n int, args []string
 					return err
 				}
 			}
+			if len(beds) == 0 {
+				warnResources(starting, s.err, srv.RESTConfig(), faults...)
+			}
 			bed := testBed{Server: srv, kubeconfig: kubeconfig}
 			if bed.faults, err = addFaults(ctx, srv.RESTConfig(), faults); err != nil {
 				return err
