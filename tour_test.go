@@ -123,7 +123,7 @@ var unsteady = []struct {
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
 	{regexp.MustCompile(` +`), " "},
 	// A proxy has a connection already, or makes one.
-	{regexp.MustCompile(`(?m)^ TIME (connection|TLS|response) .*\n`), ""},
+	{regexp.MustCompile(`(?m)^( TIME){2} (connection|TLS|response) .*\n`), ""},
 }
 
 func steady(output string) string {

@@ -67,6 +67,50 @@ func TestVersionAppearsOnce(t *testing.T) {
 	}
 }
 
+// inModules matches a module with its version in server/servertest/modules.go.
+var inModules = regexp.MustCompile(`\{"([^"]+)", "(v[^"]+)",`)
+
+// TestModulesAreThoseOfGoMod compares the versions that servertest knows with go.mod. Flag -update
+// writes them.
+func TestModulesAreThoseOfGoMod(t *testing.T) {
+	t.Parallel()
+	const path = "server/servertest/modules.go"
+	goMod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	required := map[string]string{}
+	parsed, err := modfile.Parse("go.mod", goMod, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range parsed.Require {
+		required[r.Mod.Path] = r.Mod.Version
+	}
+	found := inModules.FindAllStringSubmatch(string(text), -1)
+	if len(found) == 0 {
+		t.Fatalf("%s names no modules", path)
+	}
+	updated := string(text)
+	for _, m := range found {
+		if version := required[m[1]]; version != m[2] {
+			updated = strings.ReplaceAll(updated, m[0], fmt.Sprintf("{%q, %q,", m[1], version))
+			if !*update {
+				t.Errorf("%s has %s %s, but go.mod %s", path, m[1], m[2], version)
+			}
+		}
+	}
+	if *update && updated != string(text) {
+		if err := os.WriteFile(path, []byte(updated), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestOtherVersionsAreFound has a Kubernetes 1.37.2.
 func TestOtherVersionsAreFound(t *testing.T) {
 	t.Parallel()

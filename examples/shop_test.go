@@ -100,6 +100,12 @@ func TestShop(t *testing.T) {
 	k.Run("annotate", "deployment", "web", "--overwrite", "kinproc.dev/cpu=100m")
 	replicas("2")
 	runHelm(t, k, helm, "uninstall", "shop", "--wait", "--timeout=5m")
+
+	// The test of a new chart is a pod that runs a command and is not restarted.
+	chart := filepath.Join(t.TempDir(), "fresh")
+	runHelm(t, k, helm, "create", chart)
+	runHelm(t, k, helm, "install", "fresh", chart, "--wait", "--timeout=5m")
+	runHelm(t, k, helm, "test", "fresh", "--timeout=1m")
 }
 
 // buildHelm builds Helm from its module, and returns the program.

@@ -113,6 +113,24 @@ func (h Hit) String() string {
 	return fmt.Sprintf("%s %s by %s", h.Verb, h.URI, h.User)
 }
 
+// verbs are those of resources, and then the methods of other URLs.
+var verbs = []string{
+	"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "proxy",
+	"post", "put", "head", "options", "connect", "trace",
+}
+
+// An UnknownError is about a word that means nothing where it is.
+type UnknownError struct {
+	// Word is the word, and Known the words that mean something there.
+	Word  string
+	Known []string
+
+	message string
+}
+
+// Error says what the word is not.
+func (e *UnknownError) Error() string { return e.message }
+
 // Validate returns an error for a fault that makes no sense.
 func (s *Spec) Validate() error {
 	return errors.Join(s.Rule.validate(s.Effect.effect.Type), s.Effect.effect.Validate())
@@ -135,6 +153,14 @@ func (r *Rule) validate(of effect.Type) error {
 	}
 	if r.Subresource != "" && r.Resource == "" {
 		errs = append(errs, errors.New("subresource: needs a resource"))
+	}
+	if r.Verb != "" {
+		for verb := range strings.SplitSeq(r.Verb, ",") {
+			if !slices.Contains(verbs, verb) {
+				message := fmt.Sprintf("verb: no request has the verb %q", verb)
+				return &UnknownError{verb, verbs, message}
+			}
+		}
 	}
 	if verbs := of.Verbs(); r.Verb != "" && verbs != nil &&
 		!slices.ContainsFunc(strings.Split(r.Verb, ","), func(v string) bool {

@@ -3,6 +3,8 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,13 +28,27 @@ func Parse(words []string) (s Spec, err error) {
 		case err != nil:
 			return s, fmt.Errorf("%s: %w", word, err)
 		case !known:
-			return s, fmt.Errorf("%s: %q is neither a field of a rule nor an effect", word, key)
+			message := fmt.Sprintf("%s: %q is neither a field of a rule nor an effect", word, key)
+			return s, &UnknownError{key, allWords(), message}
 		}
 	}
 	if s.Effect.effect.Type == "" {
 		return s, errors.New("an effect is missing, such as conflict, fail=503, cut or delay=2s")
 	}
 	return s, s.Validate()
+}
+
+// allWords returns the words of a fault, without their values.
+func allWords() []string {
+	words := []string{
+		"skip", "times", "chance", "seed", "for", "optional", "retry-after", "reason", "message",
+	}
+	words = slices.AppendSeq(words, maps.Keys(new(Rule).texts()))
+	for _, t := range effect.Types() {
+		words = append(words, string(t))
+	}
+	slices.Sort(words)
+	return words
 }
 
 // texts returns the fields that are texts, by their words.

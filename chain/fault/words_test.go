@@ -1,7 +1,9 @@
 package fault_test
 
 import (
+	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +32,7 @@ func TestParse(t *testing.T) {
 		"":                                 "an effect is missing",
 		"verb=update":                      "an effect is missing",
 		"explode":                          "neither a field of a rule nor an effect",
+		"verb=get,updat cut":               "verb: no request has the verb \"updat\"",
 		"conflict=1":                       "takes no value",
 		"conflict cut":                     "the effect is conflict already",
 		"verb= cut":                        "a value is missing",
@@ -56,6 +59,20 @@ func TestParse(t *testing.T) {
 	} {
 		if _, err := fault.Parse(strings.Fields(words)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", words, err, want)
+		}
+	}
+}
+
+func TestUnknownWordsHaveKnownOnes(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]string{
+		"conflct": "conflict", "resorce=a cut": "resource", "tims=1 cut": "times",
+		"verb=lst cut": "list",
+	} {
+		_, err := fault.Parse(strings.Fields(words))
+		var unknown *fault.UnknownError
+		if !errors.As(err, &unknown) || !slices.Contains(unknown.Known, want) {
+			t.Errorf("%q: %v, want an UnknownError that knows %s", words, err, want)
 		}
 	}
 }

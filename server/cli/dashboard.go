@@ -71,11 +71,11 @@ func (d *openedDashboard) background(ctx context.Context) (stop func() error) {
 	}
 }
 
-// check returns a usageError if the flags are wrong, or have no effect since no dashboard is asked
-// for.
-func (o *dashboardOptions) check(f *pflag.FlagSet, asked bool) error {
+// check returns a usageError if the flags are wrong, or if some are given that have no effect since
+// no dashboard is asked for.
+func (o *dashboardOptions) check(given func(flag string) bool, asked bool) error {
 	for _, name := range []string{"dashboard-writes", "dashboard-address"} {
-		if f.Changed(name) && !asked {
+		if given(name) && !asked {
 			return usageError{fmt.Errorf("--%s has no effect without --dashboard", name)}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,6 +28,9 @@ func newExecCmd(s streams, own []string) *cobra.Command {
 
   kinproc exec -- pytest
   kinproc exec -- sh -c 'kubectl apply -f crds && go test ./...'
+
+A file kinproc.yaml in the working directory describes the control plane, as for kinproc start; its
+name, port and dashboard are left out.
 
 The command finds the control plane by the environment variable KUBECONFIG. USE_EXISTING_CLUSTER is
 true, so that tests with envtest use it too. KUBEBUILDER_ASSETS is a folder as kinproc
@@ -66,7 +70,13 @@ runs once for each, and exec prints a table of results. The exit code is the lar
 				signals, stop := execSignals()
 				defer stop()
 				return execEach(s, versions, own, args, signals)
-			case len(versions) == 1:
+			}
+			// own begins with the name of this command
+			err = o.settle(cmd.Flags(), own[1:], "name", "secure-port", "dashboard")
+			if err != nil {
+				return err
+			}
+			if len(versions) == 1 {
 				o.server.EmulatedVersion = versions[0]
 			}
 			return o.exec(cmd.Context(), s, parallel, args)
@@ -83,6 +93,7 @@ runs once for each, and exec prints a table of results. The exit code is the lar
 			strings.Join(server.EmulatedVersions(), ","))
 	sections.FlagSet("exec").IntVarP(&o.verbosity, "v", "v", 0,
 		"log level for standard error; 0 logs nothing")
+	addConfigFlag(sections.FlagSet("exec"), &o.config)
 	addFromFlag(sections.FlagSet("exec"), &o.from)
 	serverflags.Add(&o.server, &sections)
 	_ = sections.FlagSet("serving").MarkHidden("data-dir") // the flag exists
@@ -140,6 +151,14 @@ func (o *startOptions) exec(ctx context.Context, s streams, n int, args []string
 			kubeconfig, err := sandbox.EntriesOf("exec", srv.Dir()).Write(srv.Kubeconfig())
 			if err != nil {
 				return err
+			}
+			if !o.server.ReadOnly {
+				if err := applyManifests(starting, srv, &o.settled, io.Discard); err != nil {
+					return err
+				}
+			}
+			if len(beds) == 0 {
+				warnResources(starting, s.err, srv.RESTConfig(), faults...)
 			}
 			bed := testBed{Server: srv, kubeconfig: kubeconfig}
 			if bed.faults, err = addFaults(ctx, srv.RESTConfig(), faults); err != nil {

@@ -23,7 +23,7 @@ type testBed struct {
 // parseFaults returns the faults of flags, each of which has the words of one.
 func parseFaults(flags []string) (all []fault.Spec, err error) {
 	for _, words := range flags {
-		f, err := fault.Parse(strings.Fields(words))
+		f, err := parseFault(strings.Fields(words))
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--fault: %w (see kinproc fault --help)", err)}
 		}

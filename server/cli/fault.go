@@ -1,15 +1,23 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/server/cli/internal/output"
 	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
+	"github.com/kinproc/kinproc/server/internal/nearest"
 )
 
 // faultWords describes the words of a fault.
@@ -55,7 +63,7 @@ func newFaultAddCmd(s streams) *cobra.Command {
   kinproc fault add user-agent=my-operator fail=503 retry-after=2 for=1m
   kinproc fault add cut for=10s`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := fault.Parse(args)
+			f, err := parseFault(args)
 			if err != nil {
 				return usageError{fmt.Errorf("%w (see kinproc fault add --help)", err)}
 			}
@@ -63,6 +71,7 @@ func newFaultAddCmd(s streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			warnResources(cmd.Context(), s.err, config, f)
 			added, err := fault.Add(cmd.Context(), config, f)
 			if err != nil {
 				return fmt.Errorf("add a fault: %w", err)
@@ -75,6 +84,56 @@ func newFaultAddCmd(s streams) *cobra.Command {
 	return cmd
 }
 
+// parseFault returns the fault that some words describe. The error asks which word may have been
+// meant.
+func parseFault(words []string) (fault.Spec, error) {
+	f, err := fault.Parse(words)
+	if unknown := new(fault.UnknownError); errors.As(err, &unknown) {
+		if question := nearest.Ask(unknown.Word, unknown.Known); question != "" {
+			err = fmt.Errorf("%w; %s", err, question)
+		}
+	}
+	return f, err
+}
+
+// warnResources warns of resources of faults that the server does not have, if they are spelt
+// almost like one that it has. While the server has faults, nobody asks it, since they might hit
+// that.
+func warnResources(ctx context.Context, w io.Writer, config *rest.Config, specs ...fault.Spec) {
+	if !slices.ContainsFunc(specs, func(s fault.Spec) bool { return s.Rule.Resource != "" }) {
+		return
+	}
+	if all, err := fault.All(ctx, config); err != nil || len(all) > 0 {
+		return
+	}
+	setLogging(0) // what discovery complains about is left to others
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return
+	}
+	_, lists, _ := client.ServerGroupsAndResourcesWithContext(ctx) // a part will do
+	var names []string
+	for _, list := range lists {
+		group := schema.FromAPIVersionAndKind(list.GroupVersion, "").Group
+		for _, r := range list.APIResources {
+			if !strings.Contains(r.Name, "/") {
+				full := schema.GroupResource{Group: group, Resource: r.Name}
+				names = append(names, r.Name, full.String())
+			}
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for _, spec := range specs {
+		resource := spec.Rule.Resource
+		if question := nearest.Ask(resource, names); resource != "" && question != "" &&
+			!slices.Contains(names, resource) {
+			fmt.Fprintf(w, "kinproc: warning: the server has no resource %q; %s\n",
+				output.Line(resource), question)
+		}
+	}
+}
+
 func newFaultListCmd(s streams) *cobra.Command {
 	var kubeconfig, format string
 	var hits bool
@@ -83,8 +142,8 @@ func newFaultListCmd(s streams) *cobra.Command {
 		Short: "List the faults of a control plane, and how many requests each has hit",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if format != "" && format != "json" {
-				return usageError{fmt.Errorf("--output: %q is not a format, use json", format)}
+			if err := output.CheckFormat(format, "json"); err != nil {
+				return usageError{err}
 			}
 			config, err := sandbox.ClientConfig(kubeconfig)
 			if err != nil {
@@ -115,7 +174,7 @@ func newFaultListCmd(s streams) *cobra.Command {
 	}
 	addKubeconfigFlag(cmd, &kubeconfig)
 	cmd.Flags().BoolVar(&hits, "hits", false, "show the requests that each fault has hit")
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json, or text if empty")
+	addFormatFlag(cmd, &format)
 	return cmd
 }
 

@@ -55,12 +55,13 @@ after a restart unless etcd is an external one. The data of Secrets is not shown
   kinproc history -n shop`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			typ, name := typeAndName(args)
+			if err := output.CheckFormat(o.output, "json", "yaml"); err != nil {
+				return usageError{err}
+			}
 			switch {
 			case len(args) > 2 || len(args) == 2 && strings.Contains(args[0], "/"):
 				return usageError{errors.New("history takes a type and a name, both optional " +
 					"(see kinproc history --help)")}
-			case o.output != "" && o.output != "json" && o.output != "yaml":
-				return usageError{fmt.Errorf("--output: %q is not a format, use json or yaml", o.output)}
 			case len(args) == 1 && strings.HasSuffix(args[0], "/"):
 				return usageError{fmt.Errorf("%s has no name after the slash", args[0])}
 			case name != "" && o.options.Labels != "":

@@ -12,12 +12,15 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/cli/internal/output"
 	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
+	"github.com/kinproc/kinproc/server/cli/internal/settings"
 )
 
 func newListCmd(s streams) *cobra.Command {
-	return &cobra.Command{
+	var format string
+	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List all sandboxes of this user, running or stopped",
 		Long: `List all sandboxes of this user: those that are running, and those that are stopped with
@@ -25,14 +28,25 @@ their data. SINCE is how long a sandbox has been running or stopped. MEMORY is t
 its process.
 
   kinproc list
+  kinproc list -o json
   kinproc stop NAME
   kinproc delete NAME`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
+			if err := output.CheckFormat(format, "json"); err != nil {
+				return usageError{err}
+			}
 			all, err := sandbox.OfUser()
 			if err != nil {
 				return err
+			}
+			states := stateList{Items: []state{}}
+			for _, found := range all {
+				states.Items = append(states.Items, describe(found))
+			}
+			if format == "json" {
+				return output.JSON(s.out, states)
 			}
 			if len(all) == 0 {
 				fmt.Fprintln(s.err, "kinproc: there are no sandboxes; start one with kinproc start")
@@ -41,41 +55,91 @@ its process.
 			rows := [][]string{{
 				"NAME", "STATUS", "VERSION", "KUBERNETES", "ADDRESS", "NODES", "MEMORY", "SINCE", "DIRECTORY",
 			}}
-			for _, found := range all {
-				rows = append(rows, columnsOf(found))
+			for _, one := range states.Items {
+				rows = append(rows, one.columns())
 			}
 			return output.Table(s.out, rows)
 		},
 	}
+	addFormatFlag(cmd, &format)
+	return cmd
 }
 
-func columnsOf(s *sandbox.Sandbox) []string {
-	const none = "-"
-	status, version, kubernetes := "stopped", s.Version, s.Kubernetes
-	address, nodes, memory, since := none, none, none, none
-	switch {
-	case s.Wrong != nil:
-		status = "untrusted"
-	case s.Record != nil:
-		status, version, kubernetes = "running", s.Record.Version, s.Record.Kubernetes
-		nodes = strconv.Itoa(s.Record.Nodes)
-		if u, err := url.Parse(s.Record.URL); err == nil {
-			address = u.Host
-		}
-		if bytes, ok := residentMemory(s.Record.PID); ok {
-			memory = fmt.Sprintf("%d MiB", (bytes+1<<19)>>20)
-		}
-		since = duration.HumanDuration(time.Since(s.Record.Started))
-	case !s.Ended.IsZero():
-		since = duration.HumanDuration(time.Since(s.Ended))
+// addFormatFlag adds the flag of commands that print text or JSON.
+func addFormatFlag(cmd *cobra.Command, format *string) {
+	cmd.Flags().StringVarP(format, "output", "o", "", "json, or text if empty")
+}
+
+// stateList are sandboxes as list and status print them in JSON.
+type stateList struct {
+	Items []state `json:"items"`
+}
+
+// state is a sandbox. Only status says what follows Since.
+type state struct {
+	Name      string `json:"name"`
+	Status    string `json:"status"` // running, stopped or untrusted
+	Directory string `json:"directory"`
+	Ephemeral bool   `json:"ephemeral,omitempty"`
+	// Version is that of kinproc, and Kubernetes the minor version that it behaves as.
+	Version    string `json:"version,omitempty"`
+	Kubernetes string `json:"kubernetes,omitempty"`
+	URL        string `json:"url,omitempty"`
+	PID        int    `json:"pid,omitempty"`
+	Nodes      *int   `json:"nodes,omitempty"` // the simulated ones
+	// MemoryBytes is the resident memory of the process.
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
+	// Since is when the sandbox was started or stopped.
+	Since *time.Time `json:"since,omitempty"`
+
+	Kubeconfig string             `json:"kubeconfig,omitempty"`
+	Dashboard  string             `json:"dashboard,omitempty"`
+	Database   *embed.Room        `json:"database,omitempty"`
+	Settings   []settings.Setting `json:"settings,omitempty"`
+}
+
+func describe(s *sandbox.Sandbox) state {
+	one := state{
+		Name: s.Name, Status: "stopped", Directory: s.Folder, Ephemeral: s.Ephemeral,
+		Version: s.Version, Kubernetes: s.Kubernetes,
 	}
-	directory := s.Folder
+	switch r := s.Record; {
+	case s.Wrong != nil:
+		one.Status = "untrusted"
+	case r != nil:
+		one.Status, one.Version, one.Kubernetes = "running", r.Version, r.Kubernetes
+		one.URL, one.PID, one.Nodes, one.Since = r.URL, r.PID, &r.Nodes, &r.Started
+		one.MemoryBytes, _ = residentMemory(r.PID)
+	case !s.Ended.IsZero():
+		one.Since = &s.Ended
+	}
+	return one
+}
+
+// columns returns the sandbox as a row of a table.
+func (s *state) columns() []string {
+	const none = "-"
+	address, nodes, memory, since := none, none, none, none
+	if u, err := url.Parse(s.URL); err == nil && s.URL != "" {
+		address = u.Host
+	}
+	if s.Nodes != nil {
+		nodes = strconv.Itoa(*s.Nodes)
+	}
+	if s.MemoryBytes > 0 {
+		memory = fmt.Sprintf("%d MiB", (s.MemoryBytes+1<<19)>>20)
+	}
+	if s.Since != nil {
+		since = duration.HumanDuration(time.Since(*s.Since))
+	}
+	directory := s.Directory
 	if s.Ephemeral {
 		directory += " (ephemeral)"
 	}
 	return []string{
-		sandbox.ShownName(s.Name), status, output.Line(version), output.Line(cmp.Or(kubernetes, none)),
-		output.Line(address), nodes, memory, since, output.Line(directory),
+		sandbox.ShownName(s.Name), s.Status, output.Line(s.Version),
+		output.Line(cmp.Or(s.Kubernetes, none)), output.Line(address), nodes, memory, since,
+		output.Line(directory),
 	}
 }
 

@@ -89,10 +89,10 @@ With --detach, the control plane runs in the background until kinproc stop:
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.dashboardOptions.check(cmd.Flags(), o.dashboard); err != nil {
+			if err := o.settle(cmd.Flags(), args); err != nil {
 				return err
 			}
-			if err := o.settle(cmd.Flags(), args); err != nil {
+			if err := o.dashboardOptions.check(o.settled.IsGiven, o.dashboard); err != nil {
 				return err
 			}
 			if err := o.validate(); err != nil {
@@ -114,8 +114,7 @@ With --detach, the control plane runs in the background until kinproc stop:
 		"keep nothing: data and keys live in a temporary directory, and writes do not wait for the disk")
 	f.BoolVar(&o.adopt, "adopt", false, "use a data directory that was not made by this user on this "+
 		"machine, with the objects and keys of whoever made it")
-	f.StringVar(&o.config, "config", "", "file to use instead of kinproc.yaml in the working "+
-		"directory; none with --config=")
+	addConfigFlag(f, &o.config)
 	f.BoolVar(&o.forget, "forget", false,
 		"forget the flags of earlier starts in the data directory, and remember only those of this one")
 	addFromFlag(f, &o.from)
@@ -143,11 +142,11 @@ With --detach, the control plane runs in the background until kinproc stop:
 	return cmd
 }
 
-// settle sets what the flags leave open.
-func (o *startOptions) settle(flags *pflag.FlagSet, args []string) (err error) {
+// settle sets what the flags leave open. The flags without are no part of it.
+func (o *startOptions) settle(flags *pflag.FlagSet, args []string, without ...string) (err error) {
 	from := settings.Sources{
 		DataDir: o.server.DataDir, Adopt: o.adopt, Forget: o.forget, Config: o.config,
-		Check: checkSetting,
+		Check: checkSetting, Without: without,
 	}
 	if o.ephemeral {
 		from.DataDir = ""
@@ -183,6 +182,11 @@ func (o *startOptions) explain(w io.Writer, flags *pflag.FlagSet, args []string)
 // wrap breaks a list of flags into lines of the help.
 func wrap(list string) string {
 	return strings.TrimSpace(wordwrap.WrapString(list+".", 95))
+}
+
+func addConfigFlag(f *pflag.FlagSet, config *string) {
+	f.StringVar(config, "config", "", "file to use instead of kinproc.yaml in the working "+
+		"directory; none with --config=")
 }
 
 func addFromFlag(f *pflag.FlagSet, from *string) {

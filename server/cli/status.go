@@ -20,6 +20,7 @@ import (
 
 func newStatusCmd(s streams) *cobra.Command {
 	var flags sandboxFlags
+	var format string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show which sandboxes are running in this directory, and how to reach them",
@@ -28,30 +29,54 @@ reach them. kinproc kubectl talks to the first one. The exit code is 1 if none i
 What the database uses includes old versions of objects.
 
 Below that are the settings that a start can change, with their source: a flag, kinproc.yaml, what
-was remembered of earlier starts, or the default. kinproc list shows the sandboxes of other
-directories.`,
+was remembered of earlier starts, or the default. With -o json, all that is an object. kinproc list
+shows the sandboxes of other directories.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := output.CheckFormat(format, "json"); err != nil {
+				return usageError{err}
+			}
 			found, err := flags.Find()
 			if err != nil {
 				return err
 			}
-			runs := false
+			var running []*sandbox.Sandbox
 			for _, one := range found {
 				if one.Record != nil && (flags.Name == "" || flags.Name == one.Name) {
-					runs = true
-					printStatus(cmd.Context(), s.out, one)
+					running = append(running, one)
 				}
 			}
-			if !runs {
+			if len(running) == 0 {
 				return found[0].NotRunning()
+			}
+			if format == "json" {
+				return printStates(cmd.Context(), s.out, running)
+			}
+			for _, one := range running {
+				printStatus(cmd.Context(), s.out, one)
 			}
 			return nil
 		},
 	}
 	flags.add(cmd)
+	addFormatFlag(cmd, &format)
 	return cmd
+}
+
+// printStates prints sandboxes that are running as JSON. What nobody knows is left out.
+func printStates(ctx context.Context, w io.Writer, running []*sandbox.Sandbox) error {
+	var states stateList
+	for _, found := range running {
+		one := describe(found)
+		one.Kubeconfig, one.Dashboard = found.Record.Kubeconfig, found.Record.Dashboard
+		one.Settings = found.Record.Settings
+		if room, err := roomOf(ctx, found); err == nil {
+			one.Database = &room
+		}
+		states.Items = append(states.Items, one)
+	}
+	return output.JSON(w, states)
 }
 
 func printStatus(ctx context.Context, w io.Writer, found *sandbox.Sandbox) {
@@ -78,8 +103,6 @@ const databaseTimeout = 2 * time.Second
 
 // databaseOf says in a few words how full the database of a running sandbox is.
 func databaseOf(ctx context.Context, found *sandbox.Sandbox) string {
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
 	room, err := roomOf(ctx, found)
 	if err != nil {
 		return fmt.Sprintf("database: unknown: %v", err)
@@ -93,6 +116,8 @@ func databaseOf(ctx context.Context, found *sandbox.Sandbox) string {
 }
 
 func roomOf(ctx context.Context, found *sandbox.Sandbox) (room embed.Room, err error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
 	config, err := clientcmd.NewDefaultClientConfig(*found.Config, nil).ClientConfig()
 	if err != nil {
 		return room, err

@@ -68,8 +68,8 @@ when it begins.
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.output != "" && o.output != "json" {
-				return usageError{fmt.Errorf("--output: %q is not a format, use json", o.output)}
+			if err := output.CheckFormat(o.output, "json"); err != nil {
+				return usageError{err}
 			}
 			config, err := sandbox.ClientConfig(o.kubeconfig)
 			if err != nil {
@@ -96,7 +96,7 @@ when it begins.
 	f.StringVarP(&o.file, "filename", "f", "", "file with the body, YAML or JSON; - for standard input")
 	f.StringVar(&o.contentType, "content-type", "", "content type of the body; "+
 		"application/apply-patch+yaml for a PATCH and application/yaml otherwise if empty")
-	f.StringVarP(&o.output, "output", "o", "", "json, or text if empty")
+	addFormatFlag(cmd, &o.output)
 	f.BoolVar(&o.objects, "objects", false,
 		"show the object, without its managed fields, after each step that changed it")
 	f.BoolVar(&o.follow, "follow", false, "show the requests of all clients until interrupted")
@@ -228,7 +228,7 @@ func (o *tracing) printRequest(w io.Writer, r trace.Request) error {
 	fmt.Fprintf(&text, "%s  %d  %9s  %s %s  %s\n", r.Received.Local().Format("15:04:05.000"), r.Code,
 		micro(r.Took), r.Method, r.Path, user)
 	if o.steps {
-		printSteps(&text, r.Steps)
+		printSteps(&text, r.Steps, r.Took, "other filters and the response")
 	}
 	_, err := io.WriteString(w, output.Lines(text.String()))
 	return err
@@ -265,26 +265,75 @@ func send(client *http.Client, req *http.Request) (*tracedAnswer, error) {
 func (a *tracedAnswer) print(w io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s\n", a.Method, a.Path)
-	printSteps(&text, a.Steps)
+	printSteps(&text, a.Steps, a.Took, "the way there and back")
 	fmt.Fprintf(&text, "%s, %d bytes, %s\n", a.Status, a.Bytes, micro(a.Took))
 	_, err := io.WriteString(w, output.Lines(text.String()))
 	return err
 }
 
-func printSteps(w *strings.Builder, steps []trace.Step) {
-	for _, step := range steps {
-		fmt.Fprintf(w, "  %8s  %-18s  %s", micro(step.Took), step.At, step.Decision)
+// printSteps prints the steps of a request, each below the one during which it took place. The
+// times in the second column, with that of what is outside of all steps, add up to what the request
+// took.
+func printSteps(w *strings.Builder, steps []trace.Step, took time.Duration, outside string) {
+	fmt.Fprintf(w, "  %8s  %8s\n", "took", "itself")
+	nested, rest := nest(steps, took)
+	for _, step := range nested {
+		fmt.Fprintf(w, "  %8s  %8s  %-24s  %s", micro(step.Took), micro(step.itself),
+			strings.Repeat("  ", step.level)+step.At, step.Decision)
 		if step.Reason != "" {
 			fmt.Fprintf(w, "  (%s)", step.Reason)
 		}
 		fmt.Fprintln(w)
 		if step.Patch != nil {
-			fmt.Fprintf(w, "%34s%s\n", "", step.Patch)
+			fmt.Fprintf(w, "%48s%s\n", "", step.Patch)
 		}
 		for line := range strings.Lines(withoutManagedFields(step.Object)) {
-			fmt.Fprintf(w, "%34s%s", "", line)
+			fmt.Fprintf(w, "%48s%s", "", line)
 		}
 	}
+	fmt.Fprintf(w, "  %8s  %8s  %s\n", "", micro(rest), outside)
+}
+
+// nestedStep is a step and the number of those during which it took place.
+type nestedStep struct {
+	trace.Step
+	level int
+	// itself is the time of the step in which no step inside of it took place.
+	itself time.Duration
+}
+
+func (s *nestedStep) end() time.Duration { return s.Start + s.Took }
+
+// clockSkew is by how much a step may seem to end after the one around it, since the clock is read
+// for one after the other.
+const clockSkew = time.Microsecond
+
+// nest returns the steps of a request with the time of each, and the time outside of all of them.
+// The page of the dashboard has the same rule.
+func nest(steps []trace.Step, took time.Duration) (nested []nestedStep, outside time.Duration) {
+	nested = []nestedStep{{Step: trace.Step{Took: took}}} // the request
+	for _, step := range steps {
+		nested[0].Took = max(nested[0].Took, step.Start+step.Took)
+		nested = append(nested, nestedStep{Step: step})
+	}
+	nested[0].itself = nested[0].Took
+	until := make([]time.Duration, len(nested)) // up to where the steps inside of each cover it
+	open := []int{0}
+	for i := 1; i < len(nested); i++ {
+		step := &nested[i]
+		around := func() int { return open[len(open)-1] }
+		for around() > 0 && (step.end() > nested[around()].end()+clockSkew ||
+			step.Start >= nested[around()].end()) {
+			open = open[:len(open)-1]
+		}
+		step.level, step.itself, until[i] = len(open)-1, step.Took, step.Start
+		parent := &nested[around()]
+		covered := min(step.end(), parent.end()) - max(step.Start, until[around()])
+		parent.itself = max(0, parent.itself-max(0, covered))
+		until[around()] = max(until[around()], step.end())
+		open = append(open, i)
+	}
+	return nested[1:], nested[0].itself
 }
 
 // withoutManagedFields returns an object in YAML, or nothing if there is none.

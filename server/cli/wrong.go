@@ -73,8 +73,14 @@ func explainValue(flag *pflag.Flag, value string, why error) error {
 // checkSetting returns what is wrong with a value of a flag, without the flag's name. Each value is
 // checked as if it were the only one.
 func checkSetting(flag, value string) error {
-	if flag == "name" {
+	switch flag {
+	case "name":
 		return sandbox.CheckName(value)
+	case "dashboard":
+		if _, err := strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("%q is neither true nor false", value)
+		}
+		return nil
 	}
 	var sections cliflag.NamedFlagSets
 	var o server.Options

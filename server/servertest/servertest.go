@@ -100,6 +100,7 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 			"no time passes while a goroutine waits for a socket")
 	}
 	setGlobals()
+	tellVersions(t)
 	recorder, printed := record(t, &options)
 	s, err := server.New(options)
 	if err != nil {

@@ -31,6 +31,14 @@ const (
 	Lag         Type = "lag"
 )
 
+// Types returns all types.
+func Types() []Type {
+	return []Type{
+		Fail, Conflict, TimeOut, LoseAnswer, Cut, Delay, EndWatch, BreakWatch, ExpireWatch,
+		HoldWatch, Freeze, Lag,
+	}
+}
+
 // MaxDelay is the longest delay. Nobody waits longer for the answer to a request.
 const MaxDelay = time.Hour
 

@@ -42,7 +42,7 @@ type behavior struct {
 //
 //   - The annotations decide, if there are any.
 //   - A command that says how long it takes and how it ends does just that, see [understand].
-//   - Init containers are done at once, and containers of Jobs soon.
+//   - Init containers are done at once, and containers of Jobs and of tasks soon, see [isTask].
 //   - All others run forever.
 func (n *Nodes) behavior(
 	p *corev1.Pod, c *corev1.Container, kind containerKind, nth int32,
@@ -72,6 +72,8 @@ func (n *Nodes) behavior(
 		return behavior{}
 	case ofJob(p) && !isPause(c.Image):
 		return behavior{runs: n.JobDuration}
+	case kind == regular && isTask(p, c):
+		return behavior{runs: max(n.JobDuration, sleeps(c))}
 	}
 	return behavior{forever: true}
 }
@@ -112,14 +114,30 @@ func ofJob(p *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch/")
 }
 
-// isPause reports whether an image is the one of which everybody knows that it never ends.
-func isPause(image string) bool {
-	named, err := reference.ParseNormalizedNamed(image)
-	if err != nil {
+// isTask reports whether a container does something and ends: one with a command, in a pod that
+// nobody controls and that is not to be restarted, as helm test and kubectl run make them. What
+// serves or waits goes on.
+func isTask(p *corev1.Pod, c *corev1.Container) bool {
+	if metav1.GetControllerOf(p) != nil || p.Spec.RestartPolicy == corev1.RestartPolicyAlways ||
+		c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 		return false
 	}
+	serves := len(c.Ports) > 0 || c.LivenessProbe != nil || c.ReadinessProbe != nil ||
+		c.StartupProbe != nil || imageName(c.Image) == "agnhost" // of Kubernetes' tests: it serves
+	return len(c.Command)+len(c.Args) > 0 && !serves && !isPause(c.Image) && !goesOn(c)
+}
+
+// isPause reports whether an image is the one of which everybody knows that it never ends.
+func isPause(image string) bool { return imageName(image) == "pause" }
+
+// imageName returns the last part of the name of an image, without its tag.
+func imageName(image string) string {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return ""
+	}
 	path := reference.Path(named)
-	return path[strings.LastIndex(path, "/")+1:] == "pause"
+	return path[strings.LastIndex(path, "/")+1:]
 }
 
 // pullError returns why the image of a container cannot be pulled, if it cannot: because an

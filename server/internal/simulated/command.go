@@ -3,6 +3,8 @@ package simulated
 import (
 	"math"
 	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +20,7 @@ import (
 // write such commands to see how the control plane reacts, so the simulation takes them at their
 // word.
 func understand(c *corev1.Container) (behavior, bool) {
-	words := append(append([]string{}, c.Command...), c.Args...)
+	words := wordsOf(c)
 	if len(words) == 0 {
 		return behavior{}, false
 	}
@@ -31,6 +33,42 @@ func understand(c *corev1.Container) (behavior, bool) {
 	}
 	b, _, ok := simple(words)
 	return b, ok
+}
+
+func wordsOf(c *corev1.Container) []string { return slices.Concat(c.Command, c.Args) }
+
+// goesOn reports whether a command that [understand] does not know clearly goes on until it is
+// stopped: a shell that waits for its input, or a script that follows a file or never leaves a
+// loop.
+func goesOn(c *corev1.Container) bool {
+	words := wordsOf(c)
+	if c.Stdin && isInteractive(words) || len(words) == 1 && path.Base(words[0]) == "pause" {
+		return true
+	}
+	text := strings.Join(words, " ")
+	for _, loop := range []string{"while true", "while :", "while sleep"} {
+		_, body, ok := strings.Cut(text, loop)
+		if ok && !strings.Contains(body, "break") && !strings.Contains(body, "exit") {
+			return true
+		}
+	}
+	return slices.ContainsFunc([]string{"tail -f", "tail -F", "sleep inf"}, func(part string) bool {
+		return strings.Contains(text, part)
+	})
+}
+
+// sleeping finds the words of a script that let it sleep.
+var sleeping = regexp.MustCompile(`\bsleep ([0-9.]+[smhd]?)\b`)
+
+// sleeps returns how long a command sleeps that [understand] does not know, if it does so once in
+// each place.
+func sleeps(c *corev1.Container) (total time.Duration) {
+	for _, found := range sleeping.FindAllStringSubmatch(strings.Join(wordsOf(c), " "), -1) {
+		if d, ok := sleepDuration(found[1]); ok && total < math.MaxInt64-d {
+			total += d
+		}
+	}
+	return total
 }
 
 // script returns what a sequence of commands does.

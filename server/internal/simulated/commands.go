@@ -27,6 +27,9 @@ type command struct {
 	Exit    uint8  `json:"exit"`
 	// Delay is how long it takes.
 	Delay metav1.Duration `json:"delay"`
+
+	// write prints what is too large for a text of its own. It may be nil.
+	write func(stdout io.Writer) error
 }
 
 const (
@@ -91,6 +94,24 @@ func (t commands) find(words []string) (command, bool) {
 	}, true
 }
 
+// answers are what the commands of a container do: as its table says, or with the files that were
+// copied into it.
+type answers struct {
+	table commands
+	disk  disk
+}
+
+// find returns what a command line does.
+func (a answers) find(words []string) (command, bool) {
+	if c, ok := a.table.find(words); ok {
+		return c, true
+	}
+	if len(words) == 1 { // a line of a script
+		words = strings.Fields(words[0])
+	}
+	return a.disk.find(words)
+}
+
 // unquote returns a command line without the quotes around words, and with a space between words.
 func unquote(line string) string {
 	var out strings.Builder
@@ -139,6 +160,9 @@ func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 	}
 	err := print(stdout, c.Stdout)
+	if c.write != nil && err == nil {
+		err = c.write(stdout)
+	}
 	if err2 := print(stderr, c.Stderr); err == nil {
 		err = err2
 	}
@@ -168,18 +192,22 @@ func (k *Kubelet) Exec(
 	ctx context.Context, p *corev1.Pod, name string, words []string,
 ) (core.Run, error) {
 	p = k.Behaviors.Of(p)
-	_, kind := container(p, name)
+	c, kind := container(p, name)
 	table, ok, err := k.commands(ctx, p, kind, name)
 	if err != nil {
 		return nil, err
 	}
+	a := answers{table, disk{&k.files, p.UID, c}}
 	if len(words) == 0 {
 		return nil, apierrors.NewBadRequest("you must specify at least 1 command for the container")
 	}
-	if c, ok := table.find(words); ok {
+	if c, ok := a.find(words); ok {
 		return func(ctx context.Context, s core.Streams) error {
 			return c.run(ctx, lines(s.Stdout, s.TTY), lines(s.Stderr, s.TTY))
 		}, nil
+	}
+	if run, ok := a.disk.extracts(words); ok {
+		return run, nil
 	}
 	switch {
 	case !ok:
@@ -187,7 +215,7 @@ func (k *Kubelet) Exec(
 			"%s to connect to, and no annotation %s says what commands print", p.Name, p.Spec.NodeName,
 			commandsAnnotation))
 	case isInteractive(words):
-		return func(ctx context.Context, s core.Streams) error { return table.shell(ctx, s, "$ ") }, nil
+		return func(ctx context.Context, s core.Streams) error { return a.shell(ctx, s, "$ ") }, nil
 	}
 	return func(_ context.Context, s core.Streams) error {
 		_, _ = fmt.Fprintf(lines(s.Stderr, s.TTY), "%s: not found in the commands of this simulated pod\n",
@@ -199,21 +227,22 @@ func (k *Kubelet) Exec(
 // Attach implements core.Kubelet. The process prints the log, and answers commands on its input.
 func (k *Kubelet) Attach(ctx context.Context, p *corev1.Pod, name string) (core.Run, error) {
 	behaves := k.Behaviors.Of(p)
-	_, kind := container(p, name)
-	table, answers, err := k.commands(ctx, behaves, kind, name)
+	c, kind := container(p, name)
+	table, answering, err := k.commands(ctx, behaves, kind, name)
 	if err != nil {
 		return nil, err
 	}
+	a := answers{table, disk{&k.files, p.UID, c}}
 	_, text := steer(behaves, logAnnotation, name, kind)
 	_, file := steer(behaves, logFileAnnotation, name, kind)
-	if !answers && !text && !file {
+	if !answering && !text && !file {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("pod %s is simulated: no container runs on node "+
 			"%s to connect to, and no annotation %s or %s says what it prints", p.Name, p.Spec.NodeName,
 			logAnnotation, commandsAnnotation))
 	}
 	return func(ctx context.Context, s core.Streams) error {
-		if s.Stdin != nil && answers {
-			return table.shell(ctx, s, "")
+		if s.Stdin != nil && answering {
+			return a.shell(ctx, s, "")
 		}
 		log, err := k.Logs(ctx, p, name, &corev1.PodLogOptions{Follow: true, TailLines: new(int64)})
 		if err != nil {
@@ -229,7 +258,7 @@ func (k *Kubelet) Attach(ctx context.Context, p *corev1.Pod, name string) (core.
 const maxLine = 4096
 
 // shell answers commands, one a line. With a terminal, it does what a terminal in raw mode needs.
-func (t commands) shell(ctx context.Context, s core.Streams, prompt string) error {
+func (a answers) shell(ctx context.Context, s core.Streams, prompt string) error {
 	if s.Stdin == nil {
 		return nil
 	}
@@ -251,7 +280,7 @@ func (t commands) shell(ctx context.Context, s core.Streams, prompt string) erro
 		if len(words) == 0 {
 			continue
 		}
-		c, known := t.find([]string{unquote(line)})
+		c, known := a.find([]string{unquote(line)})
 		if words[0] == "exit" && known {
 			if len(words) > 1 {
 				last = int(c.Exit)

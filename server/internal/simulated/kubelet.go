@@ -38,6 +38,7 @@ type Kubelet struct {
 	Open Ports
 
 	tables tables
+	files  files
 }
 
 var _ core.Kubelet = &Kubelet{}

@@ -90,15 +90,6 @@ func (k kubelets) container(p *corev1.Pod, name string) error {
 	return nil
 }
 
-// found returns a pod that has a container.
-func (k kubelets) found(ctx context.Context, podName, container string) (*corev1.Pod, error) {
-	p, err := k.pod(ctx, podName)
-	if err != nil {
-		return nil, err
-	}
-	return p, k.container(p, container)
-}
-
 // scheduled says why the kubelet of a pod cannot be reached.
 func (k kubelets) scheduled(ctx context.Context, p *corev1.Pod) error {
 	if p.Spec.NodeName == "" {
@@ -204,7 +195,7 @@ func newExecREST(k kubelets) rest.Storage {
 			ctx context.Context, name string, options runtime.Object, responder rest.Responder,
 		) (http.Handler, error) {
 			o := options.(*corev1.PodExecOptions)
-			p, err := k.found(ctx, name, o.Container)
+			p, err := k.pod(ctx, name)
 			if err != nil {
 				return nil, err
 			}
@@ -224,7 +215,7 @@ func newAttachREST(k kubelets) rest.Storage {
 			ctx context.Context, name string, options runtime.Object, responder rest.Responder,
 		) (http.Handler, error) {
 			o := options.(*corev1.PodAttachOptions)
-			p, err := k.found(ctx, name, o.Container)
+			p, err := k.pod(ctx, name)
 			if err != nil {
 				return nil, err
 			}

@@ -125,6 +125,9 @@ func (k kubelets) execute(
 	r := refusal{responder: responder, answer: func(w http.ResponseWriter, r *http.Request, err error) {
 		streams.Exec(w, r, wanted, func(context.Context, streams.Streams) error { return err })
 	}, inStream: wsstream.IsWebSocketRequest}
+	if err := k.container(p, container); err != nil {
+		return r.of(err), nil
+	}
 	simulated, err := k.onSimulated(ctx, p)
 	switch {
 	case err != nil:

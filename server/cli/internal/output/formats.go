@@ -2,10 +2,20 @@ package output
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
+
+// CheckFormat returns an error if the value of --output is neither empty nor one of the formats.
+func CheckFormat(value string, formats ...string) error {
+	if value == "" || slices.Contains(formats, value) {
+		return nil
+	}
+	return fmt.Errorf("--output: %q is not a format, use %s", value, strings.Join(formats, " or "))
+}
 
 // Table prints rows with aligned columns, the first of which are the titles.
 func Table(w io.Writer, rows [][]string) error {

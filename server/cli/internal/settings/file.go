@@ -26,8 +26,8 @@ const fileName = "kinproc.yaml"
 const nodesFlag = "simulate-nodes"
 
 // File is what a file kinproc.yaml says. It can come with a cloned repository. So it says only
-// what the cluster is like: not where it listens beyond its port, which files it reads or writes,
-// or what it allows to whom.
+// what the cluster is like, and whether a read-only page shows it: not where it listens beyond its
+// port, which files it reads or writes, or what it allows to whom.
 type File struct {
 	// Path is that of the file, as messages have it.
 	Path string
@@ -155,6 +155,7 @@ func (r *reader) top(n *yaml.Node) {
 		}},
 		flag("serviceClusterIPRange", "service-cluster-ip-range", r.one),
 		flag("serviceNodePortRange", "service-node-port-range", r.one),
+		flag("dashboard", "dashboard", r.one),
 	})
 }
 

@@ -23,8 +23,8 @@ const memoryName = "settings.json"
 // once are the flags that are about one start, and not about the cluster.
 func once() []string {
 	return []string{
-		"adopt", "dashboard", "dashboard-address", "dashboard-writes", "data-dir", "detach", "ephemeral",
-		"forget", "from", "help", "kubeconfig", "timings", "v",
+		"adopt", "data-dir", "detach", "ephemeral", "forget", "from", "help", "kubeconfig", "timings",
+		"v",
 	}
 }
 

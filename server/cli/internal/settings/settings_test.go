@@ -219,6 +219,7 @@ func TestMistakesInFile(t *testing.T) {
 		"nodes: [1]":                                "f:1: nodes: it must be a word or a number",
 		"nodes:":                                    "f:1: nodes: it must be a word or a number",
 		"name: bad":                                 "f:1: name: it is bad",
+		"dashboard: bad":                            "f:1: dashboard: it is bad",
 		"- nodes":                                   "f:1: the file: it must be a mapping",
 		"nodes: 1\n  name: x":                       "f:2: it is not YAML: mapping values are not allowed",
 		"port: 70000":                               "f:1: port: \"70000\" is not between 1 and 65535",

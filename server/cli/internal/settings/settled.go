@@ -38,6 +38,8 @@ type Sources struct {
 	Forget bool
 	// Config is the file to use instead of kinproc.yaml, if a flag says so.
 	Config string
+	// Without are flags that the file does not set here.
+	Without []string
 	// Check returns what is wrong with a value of a flag, without the flag's name.
 	Check func(flag, value string) error
 }
@@ -113,6 +115,9 @@ func (s *Settled) readFile(from Sources) (*File, error) {
 	if err != nil {
 		return nil, WrongError{err}
 	}
+	file.entries = slices.DeleteFunc(file.entries, func(e entry) bool {
+		return slices.Contains(from.Without, e.flag)
+	})
 	return file, nil
 }
 

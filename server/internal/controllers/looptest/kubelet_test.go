@@ -1,6 +1,7 @@
 package looptest
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -277,6 +278,87 @@ func TestKubeletExec(t *testing.T) {
 	}
 }
 
+// TestKubeletCopies copies files into a pod and out of it, with the commands of kubectl cp.
+func TestKubeletCopies(t *testing.T) {
+	t.Parallel()
+	k := startKubelet(t)
+	k.create("p", func(p *corev1.Pod) {
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "data"}}
+	})
+	archive := func(files ...string) string {
+		var text bytes.Buffer
+		w := tar.NewWriter(&text)
+		for i := 0; i < len(files); i += 2 {
+			workloadtest.OK(t, w.WriteHeader(&tar.Header{
+				Name: files[i], Typeflag: tar.TypeReg, Mode: 0o640, Size: int64(len(files[i+1])),
+			}))
+			workloadtest.Must(io.WriteString(w, files[i+1]))(t)
+		}
+		workloadtest.OK(t, w.Close())
+		return text.String()
+	}
+	for name, executor := range map[string]func(*rest.Config, string, *url.URL) (
+		remotecommand.Executor, error){
+		"SPDY": remotecommand.NewSPDYExecutor, "websocket": kubeletWebsocket,
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := kubelet{t, k.Server, k.client}
+			run := func(stdin string, command ...string) (stdout, said string) {
+				t.Helper()
+				stdout, said, err := k.exec(executor, "exec", "p", stdin, false, command...)
+				if err != nil {
+					said += err.Error()
+				}
+				return stdout, said
+			}
+			want := func(part, got string) {
+				t.Helper()
+				if part == "" && got != "" || !strings.Contains(got, part) {
+					t.Errorf("said is %q, want %q", got, part)
+				}
+			}
+			in := "/data/" + name
+			_, said := run("", "test", "-d", "/data")
+			want("", said)
+			_, said = run("", "test", "-d", in)
+			want("exit code 1", said)
+			_, said = run(archive("a", "one\n", "sub/b", "two\n", "../../c", "three\n"),
+				"tar", "-xmf", "-", "-C", in)
+			want("", said)
+			_, said = run("", "test", "-d", in+"/sub")
+			want("", said)
+			stdout, said := run("", "cat", in+"/a", in+"/sub/b", in+"/c")
+			want("", said)
+			if stdout != "one\ntwo\nthree\n" {
+				t.Errorf("cat prints %q", stdout)
+			}
+			stdout, said = run("", "tar", "cf", "-", in+"/sub")
+			want("", said)
+			out := tar.NewReader(strings.NewReader(stdout))
+			header := workloadtest.Must(out.Next())(t)
+			data := workloadtest.Must(io.ReadAll(out))(t)
+			if header.Name != in[1:]+"/sub/b" || header.Mode != 0o640 || string(data) != "two\n" {
+				t.Errorf("the archive has %s, %o, %q", header.Name, header.Mode, data)
+			}
+			if _, err := out.Next(); err != io.EOF {
+				t.Errorf("the archive has more: %v", err)
+			}
+			_, said = run("", "tar", "cf", "-", in+"/su")
+			want("nothing of that name was copied", said)
+			_, said = run(archive("big", strings.Repeat("x", 1<<20)), "tar", "xf", "-", "-C", in)
+			want("tar: a simulated pod keeps files of at most 1 MiB", said)
+			// with those that are there
+			_, said = run(archive("more", strings.Repeat("x", 1<<20-1<<10)), "tar", "xf", "-", "-C", in)
+			want("tar: a simulated pod keeps files of at most 1 MiB", said)
+			_, said = run("", "test", "-e", in+"/more")
+			want("exit code 1", said)
+			_, said = run("no archive", "tar", "xf", "-")
+			want("tar: read the archive: ", said)
+		})
+	}
+}
+
 // dial opens a websocket as clients in other languages do.
 func (k kubelet) dial(path string, query url.Values) *websocket.Conn {
 	k.Helper()
@@ -321,6 +403,13 @@ func TestKubeletRefusals(t *testing.T) {
 	if status.Status != metav1.StatusFailure || !strings.Contains(status.Message,
 		"pod plain is simulated") {
 		t.Errorf("exec is refused with %+v", status)
+	}
+	conn = k.dial(pod+"exec", url.Values{"command": {"ls"}, "stdout": {"true"}, "container": {"x"}})
+	status = metav1.Status{}
+	workloadtest.OK(t, json.Unmarshal([]byte(k.message(conn, 3, 0)), &status))
+	if status.Reason != metav1.StatusReasonBadRequest ||
+		status.Message != "pod plain has no container x" {
+		t.Errorf("exec in an unknown container is refused with %+v", status)
 	}
 	conn = k.dial(pod+"attach", url.Values{"stdout": {"true"}})
 	if got := k.message(conn, 3, 0); !strings.Contains(got, "pod plain is simulated") {

@@ -273,6 +273,15 @@ func TestSimulatedPodsEnd(t *testing.T) {
 			[]func(*corev1.Pod){run("Never", "/bin/sh", "-c", "echo hello; exit 7")},
 			corev1.PodFailed, 7, "",
 		},
+		"task": {
+			[]func(*corev1.Pod){run("Never", "wget"), func(p *corev1.Pod) {
+				p.Spec.Containers[0].Args = []string{"web:80"}
+			}},
+			corev1.PodSucceeded, 0, "",
+		},
+		"retried-task": {
+			[]func(*corev1.Pod){run("OnFailure", "migrate", "up")}, corev1.PodSucceeded, 0, "",
+		},
 		"retried": {
 			[]func(*corev1.Pod){
 				run("OnFailure"), nodesAnnotated("exit-code", "1, 1, 0"), nodesAnnotated("back-off", "1ms"),
