@@ -211,8 +211,10 @@ func testVersions(t *testing.T, b *browser, k *kubectl.Kubectl) {
 		p.until(`!document.querySelector(".versions").textContent.includes("deployment-controller")`)
 		// The address of a version that the filter hides shows it.
 		p.run(chromedp.NavigateBack())
+		p.until(`document.querySelector(".pick [aria-current]").innerText.startsWith("All")`)
 		status := eval[string](p, `[...document.querySelectorAll(".versions a")].find(a =>
-			a.textContent.includes("deployment-controller")).hash.match(/rev=(\d+)/)[1]`)
+			a.hash.includes("rev=") && a.textContent.includes("deployment-controller"))
+			.hash.match(/rev=(\d+)/)[1]`)
 		p.run(chromedp.Evaluate(fmt.Sprintf("location.hash = %q", api+"&rev="+status), nil))
 		p.until(fmt.Sprintf(`document.querySelector(".version").innerText.includes("revision %s,")`, status))
 		p.close()

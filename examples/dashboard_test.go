@@ -112,6 +112,11 @@ func testHome(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	}
 	p.tiles()
 	p.picture("dashboard-home")
+	p.click("#wrong .whose a:last-child")
+	p.until(`document.querySelectorAll("#object .tree li").length === 9`)
+	p.run(chromedp.NavigateBack())
+	p.click(`#wrong a[href*="name=huge"]`)
+	p.until(`document.querySelector("#object").innerText.includes("kind: Pod")`)
 	for _, width := range []int64{390, 1920} {
 		wide := b.open(t, "home", width, 844, width == 1920)
 		wide.until(`document.querySelector("#wrong li .whose")`)
@@ -119,11 +124,6 @@ func testHome(t *testing.T, b *browser, k *kubectl.Kubectl) {
 		wide.fits()
 		wide.whole()
 	}
-	p.click(`#wrong .whose a:last-child`)
-	p.until(`document.querySelectorAll("#object .tree li").length === 9`)
-	p.run(chromedp.NavigateBack())
-	p.click(`#wrong a[href*="name=huge"]`)
-	p.until(`document.querySelector("#object").innerText.includes("kind: Pod")`)
 }
 
 // tiles fails the test unless the tiles of Home have one width, and fill the rows.
