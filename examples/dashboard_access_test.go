@@ -85,6 +85,8 @@ func testWidths(t *testing.T, b *browser, s *server.Server) {
 		{web, "", `document.querySelector(".yaml .line")`},
 		{web + "&tab=events", "", `document.querySelector(".events li")`},
 		{web + "&tab=history", "", `document.querySelector(".versions li")`},
+		{web + "&tab=history&versions=all", "", `document.querySelectorAll(".marks i").length > 3`},
+		{"objects?inside=default&name=huge&tab=logs", "", `document.querySelector(".logbox output")`},
 		{web + "&tab=tree", "", `document.querySelectorAll(".tree li").length > 3`},
 		{web, "", clicking(`[data-key="edit"]`, `document.querySelector("#change").open`)},
 		{"search?text=web", "", `document.querySelector("#found li")`},
@@ -195,6 +197,45 @@ func testKeyboard(t *testing.T, b *browser) {
 	press("slider")
 	p.keys("ArrowLeft")
 	p.until(`!/^(\d+) of \1:/.test(document.querySelector(".version").innerText)`)
+
+	// The keys of k9s: down and up, YAML, logs, history, filter, close.
+	p.run(chromedp.Evaluate(`location.hash = "objects?namespace=default"`, nil))
+	p.until(listed("web-") + ` && !document.querySelector("#list [data-chosen]")`)
+	p.run(chromedp.Evaluate("document.activeElement.blur()", nil))
+	p.keys("k")
+	p.until(`document.activeElement.closest("#list .row")`) // the last one, as above
+	at := focus()
+	p.keys("k")
+	if focus() == at {
+		t.Error("the key k does not lead up")
+	}
+	p.keys("j")
+	if got := focus(); got != at {
+		t.Errorf("the key j leads to %s, want %s", got, at)
+	}
+	for n := 0; !strings.HasSuffix(focus(), "/huge"); n++ {
+		if n == 50 {
+			t.Fatal("the key k never leads to the pod huge")
+		}
+		p.keys("k")
+	}
+	for _, opened := range []struct{ key, tab string }{
+		{"y", "YAML"}, {"h", "History"}, {"l", "Logs"},
+	} {
+		p.keys(opened.key)
+		p.until(fmt.Sprintf(`document.querySelector("#object-tabs [aria-current]").innerText === %q &&
+			document.querySelector("#object-title").innerText === "huge"`, opened.tab))
+		// The open row is marked.
+		p.until(`(r => r.querySelector("a").textContent === "huge" &&
+			getComputedStyle(r).boxShadow !== "none")(document.querySelector("#list [data-chosen]"))`)
+	}
+	p.keys("Escape")
+	p.until(`document.querySelector("#object").hidden && document.activeElement.textContent === "huge"`)
+	p.run(chromedp.Evaluate(`document.activeElement.dispatchEvent(
+		new KeyboardEvent("keydown", {key: "/", bubbles: true, cancelable: true}))`, nil))
+	p.until(`document.activeElement.name === "text"`)
+	p.keys("h", "j") // which are letters in a field
+	p.until(`document.activeElement.value === "hj" && location.hash.includes("text=hj")`)
 
 	// A link of the chain filters with Enter; a request opens with Enter and closes with Escape,
 	// and the focus is where it was.

@@ -25,7 +25,7 @@ func listed(text string) string {
 }
 
 // names is an expression for the names in the list of objects that are on the screen.
-const names = `[...document.querySelectorAll("#list .row a")].map(a => a.innerText)`
+const names = `[...document.querySelectorAll("#list .row a")].map(a => a.textContent)`
 
 func testObjects(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	p := b.open(t, "objects", 1280, 800, false)
@@ -157,16 +157,206 @@ func testHistory(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	p.until(`document.querySelector(".version").innerText.startsWith("2 of 4")`)
 	p.until(`document.querySelector(".changes").innerText === '~ .data.size: "1" → "2"'`)
 	p.until(`document.querySelector("#slider").getAttribute("aria-valuetext").includes("kubectl-patch")`)
-	p.picture("dashboard-history")
 	// The address has the version.
 	p.run(chromedp.Reload())
 	p.until(`document.querySelector(".version")?.innerText.startsWith("2 of 4")`)
-	p.click(".versions li:first-child a")
+	p.click(".versions li:last-child a") // the oldest one
 	p.until(`document.querySelector(".version").innerText.startsWith("1 of 4")`)
 	k.Run("delete", "configmap", "limits")
 	p.until(`document.querySelector("#object-failed").innerText.startsWith("It is gone")`)
 	p.until(`document.querySelector(".versions .deleted")`)
 	testChangesFit(t, b, k)
+	testVersions(t, b, k)
+}
+
+// testVersions opens the history of a Deployment, of which most versions are of its status.
+func testVersions(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	for _, replicas := range []string{"6", "2"} {
+		k.Run("scale", "deployment", "api", "--replicas="+replicas)
+		k.Run("rollout", "status", "deployment/api", "--timeout=60s")
+	}
+	const api = "objects?group=apps&resource=deployments&inside=default&name=api&tab=history"
+	for _, screen := range []struct {
+		width int64
+		dark  bool
+	}{{390, true}, {1280, false}, {1920, true}} {
+		p := b.open(t, api, screen.width, 844, screen.dark)
+		p.until(`document.querySelector(".pick [aria-current]")?.innerText.startsWith("Spec")`)
+		counts := eval[[]int](p, `[...document.querySelectorAll(".pick a")].map(a =>
+			Number(a.innerText.split(" ")[1]))`)
+		if len(counts) != 3 || counts[0] < 3 || counts[2] < 2*counts[0] {
+			t.Fatalf("of the specification, of people and of all are %d versions", counts)
+		}
+		marked := `document.querySelectorAll(".marks i").length === %d &&
+			document.querySelectorAll(".versions li").length === %d`
+		p.until(fmt.Sprintf(marked, counts[0], counts[0]))
+		// The newest one is the first, and chosen.
+		p.until(`document.querySelector(".versions li:first-child [aria-current]") &&
+			document.querySelector(".marks .now:last-child")`)
+		p.until(`document.querySelector(".changes").innerText.includes("~ .spec.replicas: 6 → 2")`)
+		p.fits()
+		p.whole()
+		p.click(`.pick [data-key="versions all"]`)
+		p.until(fmt.Sprintf(marked, counts[2], counts[2]))
+		if screen.width == 1280 {
+			p.picture("dashboard-history")
+		}
+		if colors := eval[int](p, `new Set([...document.querySelectorAll(".marks i")].map(i =>
+			getComputedStyle(i).backgroundColor)).size`); colors < 2 {
+			t.Errorf("the marks have %d colors", colors)
+		}
+		p.until(`document.querySelector(".legend").textContent.includes("deployment-controller")`)
+		p.click(`.pick [data-key="versions people"]`)
+		p.until(fmt.Sprintf(marked, counts[1], counts[1]))
+		p.until(`!document.querySelector(".versions").textContent.includes("deployment-controller")`)
+		// The address of a version that the filter hides shows it.
+		p.run(chromedp.NavigateBack())
+		p.until(`document.querySelector(".pick [aria-current]").innerText.startsWith("All")`)
+		status := eval[string](p, `[...document.querySelectorAll(".versions a")].find(a =>
+			a.hash.includes("rev=") && a.textContent.includes("deployment-controller"))
+			.hash.match(/rev=(\d+)/)[1]`)
+		p.run(chromedp.Evaluate(fmt.Sprintf("location.hash = %q", api+"&rev="+status), nil))
+		p.until(fmt.Sprintf(`document.querySelector(".version").innerText.includes("revision %s,")`, status))
+		p.close()
+	}
+}
+
+// windows are the widths of the window, each in another color scheme.
+var windows = []struct {
+	width int64
+	dark  bool
+}{{390, false}, {1280, true}, {1920, false}}
+
+func testLogs(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	k.Apply(`
+apiVersion: v1
+kind: Pod
+metadata:
+  name: talks
+  annotations:
+    kinproc.dev/log.main: "\e[32mGET\e[0m /orders 200 number {n}"
+    kinproc.dev/log-rate.main: "20"
+    kinproc.dev/log.side: "<b>beside</b>"
+    kinproc.dev/cpu: 100m..900m every 10s
+    kinproc.dev/memory: 64Mi
+spec:
+  containers: [{name: main, image: web}, {name: side, image: web}]
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: crashes
+  annotations:
+    kinproc.dev/log: last words
+    kinproc.dev/crash-loop: "true"
+    kinproc.dev/back-off: 10ms
+spec:
+  containers: [{name: main, image: web}]
+`)
+	k.Run("wait", "--for=condition=Ready", "pod/talks", "--timeout=60s")
+	for _, screen := range windows {
+		p := b.open(t, "objects?inside=default&name=talks&tab=logs", screen.width, 844, screen.dark)
+		p.until(`document.querySelectorAll(".log .line").length > 20`)
+		lines := eval[int](p, `document.querySelectorAll(".log .line").length`)
+		p.until(fmt.Sprintf(`document.querySelectorAll(".log .line").length > %d`, lines))
+		p.until(`/^GET \/orders 200 number \d+$/.test(document.querySelector(".log .line").innerText)`)
+		p.until(`(e => e.scrollTop + e.clientHeight > e.scrollHeight - 30)(document.querySelector(".log"))`)
+		p.until(`document.querySelector("#object-usage polyline") &&
+			/CPU \d+m/.test(document.querySelector("#object-usage").textContent)`)
+		p.until(`document.querySelector("#object-command code").innerText ===
+			"kubectl logs talks -n default -f"`)
+		p.fits()
+		p.whole()
+		if screen.width == 1280 {
+			p.picture("dashboard-logs")
+		}
+		// Not followed, nothing is added.
+		p.click(`.logbox [data-key="follow"]`)
+		p.until(`/^\d+ lines, the end$/.test(document.querySelector(".logbox output").innerText)`)
+		p.set(`.logbox [data-key="container"]`, "side")
+		p.until(`document.querySelector(".log").innerText === "<b>beside</b>"`)
+		p.run(chromedp.Evaluate(`location.hash = "objects?inside=default&name=crashes&tab=logs"`, nil))
+		p.click(`.logbox [data-key="previous"]`)
+		p.until(`location.hash.includes("previous=1") &&
+			document.querySelector(".log").innerText === "last words"`)
+		p.close()
+	}
+	testUsage(t, b)
+	k.Run("delete", "pod", "talks", "crashes", "--now")
+}
+
+// testUsage looks for what pods and nodes use.
+func testUsage(t *testing.T, b *browser) {
+	p := b.open(t, "objects?namespace=default&sort=CPU&down=1", 1920, 844, true)
+	p.until(`[...document.querySelectorAll("#list [role=columnheader]")].map(c => c.textContent.trim())
+		.join().includes("CPU ▾,Memory")`)
+	p.until(names + `[0] === "talks"`) // which uses most
+	p.until(`/\d+m\s+128Mi/.test(document.querySelector("#list .row").innerText)`)
+	p.run(chromedp.Evaluate(`location.hash = "objects?resource=nodes"`, nil))
+	p.until(`/\d+m\s+\d+Mi/.test(document.querySelector("#list .row").innerText)`)
+	p.run(chromedp.Evaluate(`location.hash = "objects?resource=namespaces"`, nil))
+	p.until(listed("kube-public") +
+		` && !document.querySelector("#list [role=columnheader]:last-child").innerText.includes("Memory")`)
+}
+
+// testCommands compares what the page says is the command for it with what that prints.
+func testCommands(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	p := b.open(t, "objects?namespace=default&labels=app%3Dweb", 1280, 800, false)
+	p.until(listed("web-"))
+	command := func(of string) []string {
+		line := eval[string](p, fmt.Sprintf("document.querySelector('%s code').innerText", of))
+		return strings.Fields(line)[1:]
+	}
+	shown := eval[int](p, names+".length")
+	if printed := k.Run(command("#list-command")...); strings.Count(printed, "web-") != shown {
+		t.Errorf("the command prints\n%s\nand the page shows %d pods", printed, shown)
+	}
+	p.run(chromedp.Evaluate(
+		`location.hash = "objects?group=apps&resource=deployments&inside=default&name=web"`, nil))
+	p.until(`document.querySelector("#object").innerText.includes("kind: Deployment")`)
+	if printed := k.Run(command("#object-command")...); !strings.Contains(printed, "kind: Deployment") {
+		t.Errorf("the command prints\n%s", printed)
+	}
+	p.run(chromedp.Evaluate(`location.hash = "objects?fields=" + encodeURIComponent("a='b c'")`, nil))
+	p.until(`document.querySelector("#list-command code").innerText ===
+		"kubectl get pods -A --field-selector 'a='\\''b c'\\'''"`)
+	p.click("#list-command button")
+	p.until(`/Copied|Selected/.test(document.querySelector("#list-command button").innerText)`)
+	// A field whose name is one of a form's own properties would hide that from scripts.
+	if hidden := eval[[]string](p, `[...document.querySelector("#selection").elements]
+		.map(e => e.name).filter(name => name in HTMLFormElement.prototype)`); len(hidden) > 0 {
+		t.Errorf("fields hide the properties %q of their form", hidden)
+	}
+}
+
+// testColumns looks for the columns that are worth most, and for the ends of names.
+func testColumns(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	const long = "a-name-that-is-much-longer-than-the-column-and-ends-in-x7k2p"
+	k.Run("run", long, "--image=nginx")
+	for _, screen := range windows {
+		p := b.open(t, "objects", screen.width, 844, screen.dark)
+		p.until(listed("web-"))
+		p.until(fmt.Sprintf(`["Name", "Ready", "Status", ...%d > 390 ? ["Age"] : []].every(name =>
+			[...document.querySelectorAll("#list .sort")].some(b => b.title === "sort by " + name))`,
+			screen.width))
+		// The name is cut in its middle, and its end is seen.
+		p.until(fmt.Sprintf(`(e => {
+			const [start, ending] = e.firstChild.children, cell = e.parentElement.getBoundingClientRect();
+			return ending.innerText === "in-x7k2p" && start.scrollWidth > start.clientWidth &&
+				ending.getBoundingClientRect().right <= cell.right + 1 || innerWidth > 1280;
+		})(document.querySelector('#list a[data-key="default/%s"]'))`, long))
+		p.fits()
+		p.whole()
+		p.close()
+	}
+	// The kinds in the menu are each in one line.
+	p := b.open(t, "objects", 1280, 800, false)
+	p.until(`document.querySelector('#kinds a[data-kind^="validatingadmissionpolicybindings"]')`)
+	if tall := eval[[]string](p, `[...document.querySelectorAll("#kinds a")].filter(a =>
+		a.checkVisibility() && a.offsetHeight > 32).map(a => a.innerText)`); len(tall) > 0 {
+		t.Errorf("the kinds %q have several lines", tall)
+	}
+	k.Run("delete", "pod", long, "--now")
 }
 
 // testChangesFit opens the history of changes of many lengths, of which each breaks at another
@@ -302,7 +492,7 @@ func testMany(t *testing.T, b *browser, s *server.Server) {
 	if t.Failed() {
 		return
 	}
-	p := b.open(t, "objects?resource=configmaps&namespace=many&contains=one-", 1280, 800, false)
+	p := b.open(t, "objects?resource=configmaps&namespace=many&text=one-", 1280, 800, false)
 	p.until(fmt.Sprintf(
 		`document.querySelector("#objects-state").innerText.startsWith("%d objects")`, many))
 	// From the first row to the last one, only those on the screen are elements.
@@ -326,6 +516,6 @@ func testMany(t *testing.T, b *browser, s *server.Server) {
 	if most > 100 {
 		t.Errorf("the list has %d rows", most)
 	}
-	p.set(`#selection [name="contains"]`, "one-00999")
+	p.set(`#selection [name="text"]`, "one-00999")
 	p.until(names + `.join() === "one-00999"`)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,9 @@ var update = flag.Bool("update", false, "take the pictures in docs/images")
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	findBrowser(t) // before anything is started
-	s := servertest.Run(t, servertest.Workloads)
+	s := servertest.Run(t, servertest.Workloads, func(o *server.Options) {
+		o.SimulatedMetrics = true
+	})
 	k := kubectl.New(t, s)
 	k.Run("apply", "-f", "crontab/manifests/definition.yaml")
 	k.WaitEstablished("crontabs.simple.extension.io")
@@ -46,6 +49,9 @@ func TestDashboard(t *testing.T) {
 	t.Run("objects", func(t *testing.T) { testObjects(t, b, k) })
 	t.Run("events", func(t *testing.T) { testEvents(t, b, k) })
 	t.Run("history", func(t *testing.T) { testHistory(t, b, k) })
+	t.Run("logs", func(t *testing.T) { testLogs(t, b, k) })
+	t.Run("commands", func(t *testing.T) { testCommands(t, b, k) })
+	t.Run("columns", func(t *testing.T) { testColumns(t, b, k) })
 	t.Run("change", func(t *testing.T) { testChange(t, b, k) })
 	t.Run("search", func(t *testing.T) { testSearch(t, b) })
 	t.Run("try", func(t *testing.T) { testTry(t, b) })
@@ -81,18 +87,57 @@ func (p *tab) ignoreRefusals() {
 }
 
 func testHome(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	k.Run("create", "deployment", "broken", "--image=web:404", "--replicas=7")
+	defer k.Run("delete", "deployment", "broken", "--cascade=foreground")
 	p := b.open(t, "home", 1280, 800, false)
 	p.until(`document.querySelector("#wrong").innerText.includes("Insufficient cpu")`)
-	p.until(`document.querySelector("#wrong .sign.pending")`)
+	p.until(`document.querySelector("#wrong li.pending .sign.pending")`)
 	p.until(`document.querySelector("#warnings").innerText.includes("FailedScheduling")`)
 	p.until(`document.querySelector("#healthy").innerText.includes("Deployment")`)
+	// One card for the deployment with its pods, before what is not ready yet.
+	p.until(`document.querySelector("#wrong li").innerText.includes(
+		"7 pods: image web:404 cannot be pulled")`)
+	p.until(`document.querySelector("#wrong li .root").innerText.replace(/\s+/g, " ") ===
+		"! failing Deployment default/broken 0/7 ready"`)
+	p.until(`document.querySelectorAll("#wrong li .whose a[href*='resource=pods']").length === 5 &&
+		document.querySelector("#wrong li .whose").innerText.includes("2 more")`)
+	p.until(`document.querySelectorAll("#wrong li").length === 2`)
 	k.Run("scale", "deployment", "api", "--replicas=1")
 	k.Run("scale", "deployment", "api", "--replicas=2")
 	p.until(`[...document.querySelectorAll("#changed li")].some(li =>
 		li.innerText.includes("default/api") && li.innerText.includes("by deployment-controller"))`)
+	if noise := eval[string](p, `document.querySelector("#changed").innerText.match(
+		/containerID|leases|\.status\.used/)?.[0] ?? ""`); noise != "" {
+		t.Errorf("the changes show %s", noise)
+	}
+	p.tiles()
 	p.picture("dashboard-home")
+	p.click("#wrong .whose a:last-child")
+	p.until(`document.querySelectorAll("#object .tree li").length === 9`)
+	p.run(chromedp.NavigateBack())
 	p.click(`#wrong a[href*="name=huge"]`)
 	p.until(`document.querySelector("#object").innerText.includes("kind: Pod")`)
+	for _, width := range []int64{390, 1920} {
+		wide := b.open(t, "home", width, 844, width == 1920)
+		wide.until(`document.querySelector("#wrong li .whose")`)
+		wide.tiles()
+		wide.fits()
+		wide.whole()
+	}
+}
+
+// tiles fails the test unless the tiles of Home have one width, and fill the rows.
+func (p *tab) tiles() {
+	p.t.Helper()
+	p.until(`document.querySelectorAll("#healthy .tile").length > 4`)
+	widths := eval[[]int](p, `[...document.querySelectorAll("#healthy .tile")].map(e =>
+		Math.round(e.getBoundingClientRect().width))`)
+	right := eval[float64](p, `Math.max(...[...document.querySelectorAll("#healthy .tile")].map(e =>
+		e.getBoundingClientRect().right)) - document.querySelector("#healthy").getBoundingClientRect().right`)
+	if slices.Max(widths)-slices.Min(widths) > 1 || right < -1 {
+		p.t.Errorf("the tiles are %d pixels wide, and the last one ends %.0f pixels before the row",
+			widths, -right)
+	}
 }
 
 func testLive(t *testing.T, b *browser, s *server.Server, k *kubectl.Kubectl) {

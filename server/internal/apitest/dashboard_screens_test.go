@@ -173,6 +173,7 @@ type dashboardVersion struct {
 	Event, User, As, Client, Manager string
 	Changes                          []string
 	YAML                             string
+	Spec, Loop                       bool
 }
 
 func TestDashboardHistory(t *testing.T) {
@@ -329,14 +330,31 @@ func TestDashboardHome(t *testing.T) {
 			t.Fatalf("%s got %s", path, answer)
 		}
 	}
+	deployments := kubernetes.NewForConfigOrDie(s.RESTConfig()).AppsV1().
+		Deployments("kube-public") // where there is no quota
+	broken := webDeployment(3)
+	broken.Name, broken.Spec.Template.Spec.Containers[0].Image = "broken", "web:404"
+	if _, err := deployments.Create(t.Context(), broken, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	type dashboardReason struct {
+		What, Why, Message string
+		Objects            []struct{ Name string }
+	}
+	type dashboardCause struct {
+		State, Kind, Name string
+		Reasons           []dashboardReason
+	}
 	type dashboardHome struct {
-		Problems []struct{ State, Kind, Name, Why string }
+		Causes   []dashboardCause
+		Wrong    int
 		Warnings struct{ Rows []struct{ Cells []any } }
 		Changes  []dashboardVersion
 		Failed   []string
 	}
 	want := map[string]string{
-		"pending Pod huge":                            "Insufficient cpu",
+		"failing Deployment broken":                   "3 pods: image web:404 cannot be pulled",
+		"pending Pod huge":                            "cannot be scheduled",
 		"pending ResourceQuota small":                 "is used up: 1 of 1",
 		"failing APIService v1.nobody.example.com":    "ServiceNotFound",
 		"failing ValidatingWebhookConfiguration gone": "it is left out",
@@ -346,21 +364,25 @@ func TestDashboardHome(t *testing.T) {
 		h = read[dashboardHome](p, "/home", nil)
 		missing := 0
 		for what, why := range want {
-			if !slices.ContainsFunc(h.Problems, func(p struct{ State, Kind, Name, Why string }) bool {
-				return p.State+" "+p.Kind+" "+p.Name == what && strings.Contains(p.Why, why)
+			if !slices.ContainsFunc(h.Causes, func(c dashboardCause) bool {
+				return c.State+" "+c.Kind+" "+c.Name == what &&
+					strings.Contains(c.Reasons[0].What+": "+c.Reasons[0].Why, why)
 			}) {
 				missing++
 			}
 		}
-		if missing == 0 && len(h.Warnings.Rows) > 0 {
+		if missing == 0 && len(h.Causes) == len(want) && len(h.Warnings.Rows) > 0 {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d problems are missing in %+v", missing, h)
+			t.Fatalf("%d causes are missing in %+v", missing, h)
 		}
 	}
-	if h.Problems[0].State != "failing" || len(h.Failed) > 0 {
-		t.Errorf("the first problem is %+v, and failed %q", h.Problems[0], h.Failed)
+	if h.Causes[0].State != "failing" || len(h.Failed) > 0 {
+		t.Errorf("the first cause is %+v, and failed %q", h.Causes[0], h.Failed)
+	}
+	if h.Wrong != len(want)+3 { // and the pods of the deployment
+		t.Errorf("%d objects are not well: %+v", h.Wrong, h.Causes)
 	}
 	byDashboard := slices.ContainsFunc(h.Changes, func(v dashboardVersion) bool {
 		return v.Event == "created" && v.User == "kinproc-dashboard"
@@ -370,6 +392,41 @@ func TestDashboardHome(t *testing.T) {
 	})
 	if !byDashboard || !byScheduler {
 		t.Errorf("the changes of the last minute are %+v", h.Changes)
+	}
+}
+
+// Of the versions of a Deployment that is scaled, few change what is wanted.
+func TestDashboardHistoryTellsSpecFromStatus(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, servertest.Workloads)
+	p := openDashboard(t, s, dashboard.Options{})
+	deployments := kubernetes.NewForConfigOrDie(s.RESTConfig()).AppsV1().Deployments("default")
+	if _, err := deployments.Create(t.Context(), webDeployment(2), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	scaled := false
+	await(t, "two pods are ready, and then three", func() bool {
+		d, err := deployments.Get(t.Context(), "web", metav1.GetOptions{})
+		if err == nil && d.Status.ReadyReplicas == 2 && !scaled {
+			_, err = deployments.Patch(t.Context(), "web", types.MergePatchType,
+				[]byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{})
+			scaled = err == nil
+		}
+		return err == nil && d.Status.ReadyReplicas == 3
+	})
+	h := read[struct{ Versions []dashboardVersion }](p, "/history",
+		ofObject("apps", "deployments", "default", "web"))
+	var spec []string
+	for _, v := range h.Versions {
+		if v.Spec {
+			spec = append(spec, v.Event)
+		}
+		if v.Spec == v.Loop {
+			t.Errorf("a version of %s changes %q, spec is %t", v.Client, v.Changes, v.Spec)
+		}
+	}
+	if !slices.Equal(spec, []string{"created", "updated"}) || len(h.Versions) < 5 {
+		t.Errorf("of %d versions, %q change the specification", len(h.Versions), spec)
 	}
 }
 

@@ -119,6 +119,8 @@ func New(config *rest.Config, options Options) (*Server, error) {
 	s.mux.HandleFunc("GET /events", s.serveEvents)
 	s.mux.HandleFunc("GET /history", s.serveHistory)
 	s.mux.HandleFunc("GET /tree", s.serveTree)
+	s.mux.HandleFunc("GET /logs", s.serveLogs)
+	s.mux.HandleFunc("GET /usage", s.serveUsage)
 	s.mux.HandleFunc("GET /search", s.serveSearch)
 	s.mux.HandleFunc("GET /home", s.serveHome)
 	s.mux.HandleFunc("POST /try", s.serveTry)

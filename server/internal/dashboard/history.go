@@ -3,6 +3,8 @@ package dashboard
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +30,7 @@ type version struct {
 	Verb      string     `json:"verb"`
 	Manager   string     `json:"manager"`
 	Changes   []string   `json:"changes"`
+	Spec      bool       `json:"spec"` // it changes more than the status
 	YAML      string     `json:"yaml,omitempty"`
 }
 
@@ -51,10 +54,24 @@ func describeVersion(v history.Version) version {
 			d.Verb += " " + w.Subresource
 		}
 	}
+	d.Spec = changesSpec(v)
 	for _, c := range v.Changes {
 		d.Changes = append(d.Changes, describeChange(c, v.Resource == "secrets"))
 	}
 	return d
+}
+
+// follows matches the fields that follow from others. A controller writes them with the status.
+var follows = regexp.MustCompile(`^\.status\b|` +
+	`^\.metadata\.(generation|resourceVersion|managedFields)\b|` +
+	`^\.metadata\.annotations.*deployment\.kubernetes\.io/revision`)
+
+// changesSpec reports whether a version changes what somebody wants, and not only how things are.
+func changesSpec(v history.Version) bool {
+	return v.Event != history.Updated || len(v.Changes) == 0 ||
+		slices.ContainsFunc(v.Changes, func(c history.Change) bool {
+			return !follows.MatchString(c.Path)
+		})
 }
 
 // describeChange returns a change as a line, without copies of objects in annotations.

@@ -46,6 +46,8 @@ type detail struct {
 	Name      string `json:"name"`
 	YAML      string `json:"yaml"`
 	UID       string `json:"uid"`
+	// Containers are the names of a pod's containers, for their logs.
+	Containers []string `json:"containers,omitempty"`
 	// Missing is why there is no object. The YAML is a comment then.
 	Missing string `json:"missing,omitempty"`
 }
@@ -146,6 +148,20 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // get returns the body of a response.
 func (s *Server) get(ctx context.Context, path, query, accept string) ([]byte, error) {
+	response, err := s.open(ctx, path, query, accept)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Close()
+	body, err := io.ReadAll(response)
+	if err != nil {
+		return nil, fmt.Errorf("read the response: %w", err)
+	}
+	return body, nil
+}
+
+// open returns the body of a response while it arrives.
+func (s *Server) open(ctx context.Context, path, query, accept string) (io.ReadCloser, error) {
 	u := s.host.JoinPath(path)
 	u.RawQuery = query
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -157,19 +173,18 @@ func (s *Server) get(ctx context.Context, path, query, accept string) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	if response.StatusCode == http.StatusOK {
+		return response.Body, nil
+	}
+	body, _, err := read(response)
 	if err != nil {
-		return nil, fmt.Errorf("read the response: %w", err)
+		return nil, err
 	}
-	if response.StatusCode != http.StatusOK {
-		var status metav1.Status
-		if json.Unmarshal(body, &status) != nil || status.Message == "" {
-			status.Message = "the control plane answered " + response.Status
-		}
-		return nil, errors.New(status.Message)
+	var status metav1.Status
+	if json.Unmarshal(body, &status) != nil || status.Message == "" {
+		status.Message = "the control plane answered " + response.Status
 	}
-	return body, nil
+	return nil, errors.New(status.Message)
 }
 
 // object returns the selected object, without the data of a Secret.
@@ -187,9 +202,30 @@ func (s *Server) object(ctx context.Context, selected selection) (detail, error)
 	if err := json.Unmarshal(body, &object); err != nil {
 		return detail{}, fmt.Errorf("read the object: %w", err)
 	}
-	return detail{
+	one := detail{
 		Namespace: selected.inside, Name: selected.name, YAML: text, UID: string(object.UID),
-	}, nil
+	}
+	if selected.resource == pods {
+		one.Containers = containersOf(body)
+	}
+	return one, nil
+}
+
+// containersOf returns the names of the containers of a pod, its own ones first.
+func containersOf(pod []byte) (names []string) {
+	type containers []struct{ Name string }
+	var p struct {
+		Spec struct{ Containers, InitContainers, EphemeralContainers containers }
+	}
+	_ = json.Unmarshal(pod, &p) // one that cannot be read has no names
+	for _, list := range []containers{
+		p.Spec.Containers, p.Spec.InitContainers, p.Spec.EphemeralContainers,
+	} {
+		for _, c := range list {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // awaitChange returns when something has changed after a version of the list and collecting has

@@ -138,10 +138,7 @@ func (s *Server) owners(
 			Name: object.Name, uid: object.UID,
 		}
 		here = cmp.Or(here, object.UID)
-		owner := metav1.GetControllerOf(&object)
-		if owner == nil && len(object.OwnerReferences) > 0 {
-			owner = &object.OwnerReferences[0]
-		}
+		owner := ownerOf(&object)
 		if owner == nil {
 			break
 		}

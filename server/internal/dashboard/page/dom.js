@@ -11,6 +11,7 @@ export function el(tag, attributes = {}, ...children) {
 	const e = document.createElement(tag);
 	for (const [name, value] of Object.entries(attributes)) {
 		if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
+		else if (typeof value === "boolean" && name.startsWith("aria-")) e.setAttribute(name, value);
 		else if (value === true) e.setAttribute(name, "");
 		else if (value !== false && value != null) e.setAttribute(name, value);
 	}

@@ -61,12 +61,28 @@ export function tallies(states) {
 	return el("span", {class: "tallies"}, ...parts);
 }
 
-// soft returns a name that may break behind its points, dashes and slashes, and before the capital
-// letters of a kind, but not inside of words.
+// soft returns a name that may break behind its points, dashes and slashes, but not inside of words.
 export function soft(name) {
-	const parts = String(name).split(/(?<=[./:,=?&-])(?=[^./:,=?&-])|(?<=[a-z]{3})(?=[A-Z][a-z])/);
+	const parts = String(name).split(/(?<=[./:,=?&-])(?=[^./:,=?&-])/);
 	return el("span", {class: "soft"}, ...parts.flatMap((p, i) => i ? [el("wbr"), p] : [p]));
 }
+
+// ending is how many characters remain at the end of a name that is cut.
+const ending = 8;
+
+// middle returns a name that is cut in its middle if there is no room for it: what tells it from
+// others is often at its end.
+export function middle(name) {
+	const text = String(name);
+	if (text.length <= 2 * ending) return el("span", {class: "middle"}, el("span", {}, text));
+	return el("span", {class: "middle", title: text}, el("span", {}, text.slice(0, -ending)),
+		el("span", {class: "ending"}, text.slice(-ending)));
+}
+
+// cpu returns an amount of CPU, given in thousandths, and memory one of memory, given in bytes, as
+// kubectl top does.
+export const cpu = n => `${n}m`;
+export const memory = n => `${Math.round(n / 2 ** 20)}Mi`;
 
 // pathParts returns the beginning of a path, the resource with the name, and the query.
 export function pathParts(path) {

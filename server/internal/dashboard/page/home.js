@@ -1,8 +1,8 @@
 // Home: what is wrong now, and what has changed in the last minute.
 
-import {who} from "./object.js";
+import {who} from "./history.js";
 import {$, ask, el, hash, objectHash, say} from "./dom.js";
-import {age, count, sign, signed, soft, tallies} from "./format.js";
+import {age, count, middle, sign, signed, soft, tallies} from "./format.js";
 
 let timer = 0, entered = 0;
 
@@ -42,16 +42,15 @@ function show(h) {
 	update("#healthy", h.healthy.map(t => {
 		const bad = (t.states.failing ?? 0) + (t.states.pending ?? 0) + (t.states.terminating ?? 0);
 		return el("a", {class: "tile" + (t.states.failing ? " failing" : bad ? " pending" : ""),
-			href: objectHash(t)}, el("b", {}, t.kind), tallies(t.states));
+			href: objectHash(t)}, el("b", {}, middle(t.kind)), tallies(t.states));
 	}));
-	update("#wrong", h.problems.length ? h.problems.map(p => el("li", {class: p.state},
-		sign(p.state), el("div", {}, el("span", {class: "quiet"}, p.kind + " "),
-			el("a", {href: objectHash(p, p.inside, p.name)},
-				soft(p.inside ? `${p.inside}/${p.name}` : p.name)),
-			el("p", {class: "message"}, p.why)))) :
-		[el("li", {class: "fine"}, signed("ready", "Nothing is wrong: all is ready."))]);
-	$("#wrong-title").textContent = h.problems.length
-		? `Wrong now: ${count(h.problems.length + h.more, "object")}` : "Wrong now";
+	update("#wrong", h.causes.length ? Object.entries(headings).flatMap(([state, heading]) => {
+		const causes = h.causes.filter(c => c.state === state);
+		return causes.length ? [el("h4", {}, heading), el("ul", {class: "list"}, ...causes.map(cause))]
+			: [];
+	}) : [el("p", {}, signed("ready", "Nothing is wrong: all is ready."))]);
+	$("#wrong-title").textContent = "Wrong now" + (h.causes.length
+		? `: ${count(h.causes.length + h.more, "cause")}, ${count(h.wrong, "object")}` : "");
 	update("#warnings", h.warnings.rows?.length ? h.warnings.rows.map(r => el("li", {},
 		el("p", {}, signed("failing", r.cells[2]), el("span", {class: "quiet"}, ` ${r.cells[3]}` +
 			`, ${age(r.at)} ago` + (r.cells[5] > 1 ? `, ${r.cells[5]} times` : ""))),
@@ -60,33 +59,37 @@ function show(h) {
 	showChanges(h.changes);
 }
 
-// together puts versions of one object by one writer that follow each other into one entry.
-function together(changes) {
-	const list = [];
-	for (const v of changes) {
-		const same = list.find(e => e.resource === v.resource && e.namespace === v.namespace &&
-			e.name === v.name && who(e) === who(v) && e.event === v.event);
-		if (same) same.times++;
-		else list.push({...v, times: 1});
-	}
-	return list;
+const headings = {failing: "Failing", pending: "Not ready yet", terminating: "Being deleted"};
+
+// cause tells all that is wrong with an object and with what belongs to it.
+function cause(c) {
+	return el("li", {class: c.state}, el("p", {class: "root"}, sign(c.state),
+		el("span", {class: "quiet"}, c.kind), link(c),
+		c.parts ? el("span", {class: "quiet"}, `${c.parts} ready`) : null),
+	...c.reasons.flatMap(r => {
+		const why = r.what ? `${r.what}: ${r.why}` : r.why === `${c.parts} ready` ? "" : r.why;
+		return [why ? el("p", {class: "why"}, soft(why)) : null,
+			r.message ? el("p", {class: "message", title: r.message}, r.message) : null,
+			r.what ? el("p", {class: "whose"}, ...r.objects.map(o => link(o, false)),
+				r.count > r.objects.length ? el("a", {href: objectHash(c, c.inside, c.name, {tab: "tree"})},
+					`${r.count - r.objects.length} more`) : null) : null];
+	}));
 }
 
-// dull matches changes that say less than others of the same version.
-const dull = /Time\b|generation|Generation|GracePeriod|annotations|uid|conditions/;
+const link = (o, inside = o.inside) => el("a", {href: objectHash(o, o.inside, o.name)},
+	soft(inside ? `${inside}/${o.name}` : o.name));
 
 function showChanges(changes) {
-	const list = together(changes);
-	update("#changed", list.length ? list.slice(0, 60).map(v => {
-		const [resource, ...group] = v.resource.split(".");
-		const change = v.changes?.find(c => !dull.test(c)) ?? v.changes?.[0] ?? "";
-		return el("li", {}, el("span", {class: "ago number"}, age(v.time)),
-			el("div", {}, el("span", {class: v.event}, v.event), v.times > 1 ? ` ${v.times}×` : "", " ",
+	update("#changed", changes.length ? changes.map(c => {
+		const [resource, ...group] = c.resource.split(".");
+		const more = c.objects - c.names.length;
+		return el("li", {}, el("span", {class: "ago number"}, age(c.time)),
+			el("div", {}, el("span", {class: c.event}, c.event), c.times > 1 ? ` ${c.times}×` : "", " ",
 				el("span", {class: "quiet"}, resource + " "),
-				el("a", {href: hash("objects", {group: group.join("."), resource, inside: v.namespace,
-					name: v.name, tab: "history"})}, soft(v.namespace ? `${v.namespace}/${v.name}` : v.name)),
-				el("span", {class: "quiet"}, ` by ${who(v)}`),
-				change ? el("p", {class: "message mono"}, soft(change)) : null));
-	}) : [el("li", {class: "empty"}, "Nothing but leases and events.")]);
-	$("#changed-more").hidden = list.length <= 60;
+				...c.names.flatMap((name, i) => [i ? ", " : "", el("a", {href: hash("objects", {
+					group: group.join("."), resource, inside: c.namespace, name, tab: "history"})},
+				soft(c.namespace && !i ? `${c.namespace}/${name}` : name))]),
+				el("span", {class: "quiet"}, (more ? ` and ${more} more` : "") + ` by ${who(c)}`),
+				c.says ? el("p", {class: "message mono"}, soft(c.says)) : null));
+	}) : [el("li", {class: "empty"}, "Nothing but leases, events and what quotas count.")]);
 }

@@ -1,7 +1,7 @@
 // The menu of kinds, by group, with a search box.
 
 import {$, $$, ask, el, objectHash} from "./dom.js";
-import {soft} from "./format.js";
+import {middle} from "./format.js";
 
 let kinds = null, counts = new Map();
 
@@ -28,7 +28,7 @@ export async function showKinds(chosen, namespace) {
 			[k.kind, k.resource, k.group, ...k.short ?? []].join(" ").toLowerCase()},
 		el("a", {href: objectHash(k, "", "", {namespace: k.namespaced ? namespace : ""}),
 			"aria-current": k === chosen ? "page" : null, "data-kind": keyOf(k)},
-		soft(k.kind), el("span", {class: "number"}, counts.get(keyOf(k)) ?? ""))))))));
+		middle(k.kind), el("span", {class: "number"}, counts.get(keyOf(k)) ?? ""))))))));
 	$("#kind-now").textContent = chosen?.kind ?? "Kinds";
 	filterKinds();
 	const current = $("[aria-current]", menu);

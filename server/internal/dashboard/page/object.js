@@ -1,14 +1,28 @@
-// One object: as YAML, with its events, its history, and the tree of its owners and dependents.
+// One object: as YAML, with its log, its events, its history, and the tree of its owners and
+// dependents.
 
 import {actions} from "./change.js";
+import {objectCommand, showCommand} from "./command.js";
 import {$, ask, changed, el, hush, listen, objectHash, query, say} from "./dom.js";
-import {age, clock, sign, signed, soft} from "./format.js";
-import {difference, View} from "./yaml.js";
+import {age, sign, signed, soft} from "./format.js";
+import {historyOf} from "./history.js";
+import {Log} from "./logs.js";
+import {hasUsage, sparks, Usage} from "./usage.js";
+import {View} from "./yaml.js";
 
-const tabs = {yaml: "YAML", events: "Events", history: "History", tree: "Owners"};
+const tabs = {yaml: "YAML", logs: "Logs", events: "Events", history: "History", tree: "Owners"};
 
-let shown = null; // {key, k, inside, name, object, view, at}: the object that is shown
+// tabsOf returns the names of the tabs of a kind.
+export const tabsOf = k => Object.keys(tabs).filter(tab =>
+	tab !== "logs" || k.group === "" && k.resource === "pods");
+
+// unchosen removes from an address what is chosen in a tab of an object.
+export const unchosen = {rev: "", versions: "", container: "", previous: "", still: ""};
+
+let shown = null; // {key, k, inside, name, object, view, log, tab}: the object that is shown
 let again = 0;
+
+const usage = new Usage(u => $("#object-usage").replaceChildren(...sparks(u.samples)));
 
 const parametersOf = o => new URLSearchParams({group: o.k.group, version: o.k.version,
 	resource: o.k.resource, inside: o.inside, name: o.name});
@@ -16,6 +30,8 @@ const parametersOf = o => new URLSearchParams({group: o.k.group, version: o.k.ve
 export function closeObject() {
 	clearInterval(again);
 	hush("object");
+	hush("logs");
+	usage.stop();
 	shown = null;
 	$("#object").hidden = true;
 }
@@ -24,10 +40,15 @@ export function closeObject() {
 export function showObjectOf(k, q) {
 	const inside = q.get("inside") ?? "", name = q.get("name");
 	const key = `${k.group}/${k.resource}/${inside}/${name}`;
-	const tab = q.get("tab") in tabs ? q.get("tab") : "yaml";
+	const tab = tabsOf(k).includes(q.get("tab")) ? q.get("tab") : "yaml";
 	$("#object").hidden = false;
 	if (shown?.key !== key) {
-		shown = {key, k, inside, name, object: null, view: new View(`${k.kind} ${name} as YAML`)};
+		hush("logs");
+		shown = {key, k, inside, name, object: null, view: new View(`${k.kind} ${name} as YAML`),
+			log: new Log(name)};
+		$("#object-usage").replaceChildren();
+		if (hasUsage(k)) usage.of(parametersOf(shown));
+		else usage.stop();
 		$("#object-title").replaceChildren(soft(name));
 		$("#object-kind").textContent = inside ? `${k.kind} in ${inside}` : k.kind;
 		$("#object-actions").replaceChildren();
@@ -42,13 +63,17 @@ export function showObjectOf(k, q) {
 		again = setInterval(() => shown === o && !document.hidden && shown.tab === "events" &&
 			showTab(), 3000); // an event is written after what it tells
 	}
-	$("#object-close").href = changed({inside: "", name: "", tab: "", rev: ""});
-	$("#object-tabs").replaceChildren(...Object.entries(tabs).map(([id, title]) =>
-		el("a", {href: changed({tab: id === "yaml" ? "" : id, rev: ""}),
-			"aria-current": id === tab ? "page" : null}, title)));
+	$("#object-close").href = changed({inside: "", name: "", tab: "", ...unchosen});
+	$("#object-tabs").replaceChildren(...tabsOf(k).map(id =>
+		el("a", {href: tabHash(id), "aria-current": id === tab ? "page" : null}, tabs[id])));
+	showCommand($("#object-command"), objectCommand(shown, tab, q));
 	shown.tab = tab;
+	if (tab !== "logs") shown.log.stop();
 	if (shown.object) showTab();
 }
+
+// tabHash returns the address of a tab of the object that is shown.
+export const tabHash = tab => changed({...unchosen, tab: tab === "yaml" ? "" : tab});
 
 function received(o, object) {
 	if (o !== shown) return;
@@ -62,7 +87,7 @@ function received(o, object) {
 
 async function showTab() {
 	const o = shown, tab = o.tab;
-	const show = {yaml: yamlTab, events: eventsTab, history: historyTab, tree: treeTab}[tab];
+	const show = {yaml: yamlTab, logs: logsTab, events: eventsTab, history: historyTab, tree: treeTab}[tab];
 	let content;
 	try {
 		content = await show(o);
@@ -81,6 +106,11 @@ function yamlTab(o) {
 	return o.view.element;
 }
 
+function logsTab(o) {
+	if (!o.object.missing) o.log.show(parametersOf(o), o.object.containers ?? []);
+	return o.log.element;
+}
+
 async function eventsTab(o) {
 	if (o.k.resource === "events") return el("p", {class: "empty"}, "An event has no events.");
 	const t = await ask(`/events?${parametersOf(o)}&uid=${encodeURIComponent(o.object.uid)}`);
@@ -92,61 +122,12 @@ async function eventsTab(o) {
 		el("p", {class: "message"}, r.cells[4]))));
 }
 
-// who says who wrote a version.
-export function who(v) {
-	if (!v.user) return "somebody, before the server started or not by a request";
-	const user = v.as ? `${v.user} (impersonated by ${v.as})` : v.user;
-	return v.loop ? v.client : `${v.manager || v.client || "an unnamed client"} as ${user}`;
-}
-
 async function historyTab(o) {
 	if (o.historyOf !== o.object) {
 		o.history = await ask("/history?" + parametersOf(o));
 		o.historyOf = o.object;
 	}
-	const all = o.history.versions;
-	if (!all.length) return el("p", {class: "empty"}, "No version of it is kept.");
-	const wanted = query().get("rev");
-	let at = all.findIndex(v => String(v.revision) === wanted);
-	if (at < 0) at = all.length - 1;
-	const part = el("div", {class: "version"});
-	const slider = el("input", {type: "range", min: 0, max: all.length - 1, value: at, id: "slider",
-		"data-key": "slider", "aria-label": "Version"});
-	const list = el("ol", {class: "versions", "aria-label": "Versions"}, ...all.map((v, i) =>
-		el("li", {}, el("a", {href: changed({rev: i === all.length - 1 ? "" : v.revision}),
-			"data-key": `rev ${v.revision}`}, el("span", {class: "number"}, v.revision),
-		el("span", {class: "quiet"}, v.time ? clock(v.time) : "–"),
-		el("span", {class: v.event}, v.event), el("span", {class: "who"}, who(v))))));
-	const show = i => {
-		const v = all[i], before = all[i - 1];
-		slider.setAttribute("aria-valuetext", `revision ${v.revision}, ${v.event}, by ${who(v)}`);
-		[...list.children].forEach((item, n) => n === i
-			? item.firstChild.setAttribute("aria-current", "true")
-			: item.firstChild.removeAttribute("aria-current"));
-		const text = v.event === "deleted" ? null
-			: before?.yaml && before.event !== "deleted" ? difference(before.yaml, v.yaml ?? "") : null;
-		part.replaceChildren(
-			el("p", {}, el("b", {}, `${i + 1} of ${all.length}`), `: revision ${v.revision}, `,
-				el("span", {class: v.event}, v.event), v.time ? ` at ${clock(v.time)}` : "", ` by ${who(v)}`,
-				v.verb ? el("span", {class: "quiet"}, ` (${v.verb})`) : null),
-			el("ul", {class: "changes"}, ...(v.changes ?? []).map(c => el("li", {}, soft(c)))),
-			text ?? "");
-		const full = new View(`revision ${v.revision} as YAML`);
-		full.show(v.yaml ?? "");
-		part.append(el("details", {}, el("summary", {}, "the whole object at this revision"),
-			full.element));
-	};
-	slider.addEventListener("input", () => show(Number(slider.value)));
-	slider.addEventListener("change", () => {
-		const i = Number(slider.value);
-		history.replaceState(null, "",
-			changed({rev: i === all.length - 1 ? "" : all[i].revision}));
-	});
-	show(at);
-	return el("div", {class: "history"},
-		el("label", {}, o.history.compacted || o.history.more
-			? "The versions that are still kept, oldest first" : "All versions, oldest first", slider),
-		part, list);
+	return historyOf(o.history);
 }
 
 async function treeTab(o) {

@@ -1,20 +1,24 @@
 // The objects of a kind, and one of them.
 
+import {listCommand, showCommand} from "./command.js";
 import {$, $$, ask, changed, el, go, hush, later, listen, query, say}
 	from "./dom.js";
-import {count} from "./format.js";
+import {count, cpu, memory} from "./format.js";
 import {filterKinds, findKind, loadKinds, openFirstKind, showKinds} from "./kinds.js";
-import {closeObject, showObjectOf} from "./object.js";
+import {closeObject, showObjectOf, tabsOf, unchosen} from "./object.js";
 import {Table} from "./table.js";
+import {hasUsage, Usage} from "./usage.js";
 
 const table = new Table($("#list"), {
 	label: "Objects",
-	href: r => changed({inside: r.inside, name: r.name, rev: ""}),
+	href: r => changed({inside: r.inside, name: r.name, ...unchosen}),
 	sorted: (column, down) => go(changed({sort: column, down: down ? 1 : ""}), true),
 });
 
 let received = null; // the list as the stream has sent it
-let listened = "", menu = "";
+let listened = "", menu = "", chosenKind = null;
+
+const usage = new Usage(() => chosenKind && showList(chosenKind));
 
 export async function enterObjects() {
 	const q = query();
@@ -37,8 +41,9 @@ export async function enterObjects() {
 		listened = "";
 		return say("#objects-failed", `The control plane serves no ${resource}.`);
 	}
+	chosenKind = k;
 	const form = $("#selection").elements;
-	for (const name of ["contains", "labels", "fields"]) {
+	for (const name of filters) {
 		if (form[name] !== document.activeElement) form[name].value = q.get(name) ?? "";
 	}
 	form.namespace.disabled = !k.namespaced;
@@ -62,12 +67,17 @@ export async function enterObjects() {
 			failed: sentence => say("#objects-failed", sentence),
 		}, sentence => say("#objects-failed", sentence));
 	} else showList(k);
+	if (hasUsage(k)) usage.of(new URLSearchParams(selection));
+	else usage.stop();
+	showCommand($("#list-command"), listCommand(k, q));
 	if (q.get("name")) showObjectOf(k, q);
 	else closeObject();
 }
 
 export function leaveObjects() {
 	listened = "";
+	chosenKind = null;
+	usage.stop();
 	closeObject();
 }
 
@@ -91,6 +101,7 @@ function value(row, columns, name) {
 	if (name === "Namespace") return row.namespace;
 	const i = columns.findIndex(c => c.name === name);
 	if (columns[i]?.age) return -Date.parse(row.at);
+	if (columns[i]?.usage) return row.used?.[name.toLowerCase()] ?? -1;
 	const cell = row.cells[i] ?? "";
 	const number = parseFloat(cell);
 	return typeof cell === "number" ? cell : /^\d+(\.\d+)?(\/\d+| \(|$)/.test(cell) ? number : cell;
@@ -107,20 +118,25 @@ const troubled = ["failing", "pending", "terminating"];
 function showList(k) {
 	if (!received) return;
 	const q = query();
-	const contains = q.get("contains") ?? "", only = q.get("state") ?? "";
+	const text = q.get("text") ?? "", only = q.get("state") ?? "";
 	const spaced = k.namespaced && !q.get("namespace");
 	const columns = (received.columns ?? []).map(c => ({...c,
 		age: c.name === "Age" || c.name === "Last seen"}));
 	const nameAt = columns.findIndex(c => c.name === "Name");
 	const sort = q.get("sort") ?? "", down = Boolean(q.get("down"));
 	let rows = received.rows.filter(r =>
-		r.name.includes(contains) || (nameAt < 0 && r.cells.some(c => String(c).includes(contains))));
+		r.name.includes(text) || (nameAt < 0 && r.cells.some(c => String(c).includes(text))));
 	const bad = rows.filter(r => troubled.includes(r.state)).length;
 	if (only) rows = rows.filter(r => troubled.includes(r.state));
 	const spaceAt = nameAt < 0 ? columns.length - 1 : nameAt + 1;
 	rows = rows.map(r => ({...r, inside: r.namespace, key: `${r.namespace}/${r.name}`,
+		used: usage.latest.get(`${r.namespace}/${r.name}`),
 		cells: spaced ? r.cells.toSpliced(spaceAt, 0, r.namespace) : r.cells}));
 	if (spaced) columns.splice(spaceAt, 0, {name: "Namespace"});
+	if (usage.latest.size) {
+		columns.push({name: "CPU", usage: u => cpu(u.cpu)},
+			{name: "Memory", usage: u => memory(u.memory)});
+	}
 	if (sort) {
 		const keyed = rows.map(r => [value(r, columns, sort), r]);
 		keyed.sort(([a], [b]) => down ? compare(b, a) : compare(a, b));
@@ -137,13 +153,58 @@ function showList(k) {
 
 const wideEnough = matchMedia("(min-width: 1100px)");
 
-for (const name of ["contains", "labels", "fields"]) {
+// The keys of k9s, by what they do with an object.
+const tabKeys = {y: "", l: "logs", h: "history"};
+
+// key does what a key stands for. It reports whether the key stands for something here.
+function key(e) {
+	const q = query(), open = Boolean(q.get("name"));
+	if (e.key === "Escape" && open) {
+		const at = `${q.get("inside") ?? ""}/${q.get("name")}`;
+		if (table.rows.some(r => r.key === at)) table.current = at;
+		addEventListener("hashchange", () => table.move(0), {once: true}); // the list is there again
+		go($("#object-close").hash);
+		return true;
+	}
+	const listed = $("#list").checkVisibility();
+	if (e.key === "/" && listed) {
+		$("#selection").elements.text.select();
+		return true;
+	}
+	const by = {j: 1, k: -1}[e.key];
+	if (by && listed) {
+		table.move(table.focused() ? by : 0);
+		return true;
+	}
+	if (!Object.hasOwn(tabKeys, e.key) || !chosenKind) return false;
+	const tab = tabKeys[e.key], row = table.focused() ??
+		(open ? {inside: q.get("inside") ?? "", name: q.get("name")}
+			: table.rows.find(r => r.key === table.current));
+	if (!row || tab && !tabsOf(chosenKind).includes(tab)) return false;
+	go(changed({inside: row.inside, name: row.name, ...unchosen, tab}));
+	return true;
+}
+
+addEventListener("keydown", e => {
+	if (!chosenKind || e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || $("dialog[open]")) {
+		return;
+	}
+	if (e.target.closest?.("input:not([type=range], [type=checkbox]), textarea, select")) {
+		if (e.key === "Escape" && e.target.matches("#selection input")) table.move(0);
+		return;
+	}
+	if (key(e)) e.preventDefault();
+});
+
+const filters = ["text", "labels", "fields"];
+
+for (const name of filters) {
 	const field = $("#selection").elements[name];
 	const filter = later(value => go(changed({[name]: value}), true));
 	field.addEventListener("input", () => filter(field.value.trim()));
 }
 $("#selection").elements.namespace.addEventListener("change", e =>
-	go(changed({namespace: e.target.value, name: "", inside: "", rev: ""})));
+	go(changed({namespace: e.target.value, name: "", inside: "", tab: "", ...unchosen})));
 $("#kind-search").addEventListener("input", filterKinds);
 $("#kind-search").addEventListener("keydown", e => {
 	if (e.key === "Enter") openFirstKind();

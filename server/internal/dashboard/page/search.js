@@ -41,7 +41,7 @@ $("#search").addEventListener("submit", e => {
 	else search();
 });
 addEventListener("keydown", e => {
-	if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey ||
+	if (e.key !== "/" || e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey ||
 		e.target.closest?.("input, textarea, select, dialog[open]")) return;
 	e.preventDefault();
 	input.select();

@@ -1,16 +1,21 @@
 // A table of up to ten thousand rows. Only those that can be seen are elements. Columns get the width
 // that they need; if the room does not suffice, the less important ones are left out, and of those
-// that remain the longest are cut at their end, never inside of a word.
+// that remain the longest are cut in their middle.
 
 import {el} from "./dom.js";
-import {age, sign} from "./format.js";
+import {age, middle, sign} from "./format.js";
 
 const rowHeight = 31, twoLines = 54, overscan = 15, gap = 16;
 const shortest = 64, longest = 460, sampled = 300;
 
 // The columns that stay longest, the most important one first.
 const important = ["name", "reason", "status", "ready", "last seen", "object", "message", "age",
-	"namespace", "type", "available"];
+	"cpu", "memory", "namespace", "type", "available"];
+
+// The widths up to which columns shrink before one is left out, and those on a telephone, where a
+// name, a status and what is ready have room.
+const least = {name: 190, message: 380}, leastOfOthers = 150;
+const telephone = 400, leastThere = {name: 118, ready: 52}, leastOfOthersThere = 92;
 
 const rank = name => {
 	const at = important.indexOf(name.toLowerCase());
@@ -65,6 +70,7 @@ export class Table {
 
 	text(row, column, i) {
 		if (column.age) return age(row.at);
+		if (column.usage) return row.used ? column.usage(row.used) : "";
 		const cell = row.cells[i];
 		return cell == null ? "" : String(cell);
 	}
@@ -83,15 +89,16 @@ export class Table {
 				shown = [...shown, i].sort((a, b) => a - b);
 			}
 		}
-		const least = i => Math.min(this.natural[i], this.columns[i].name === "Name" ? 190
-			: this.columns[i].name === "Message" ? 380 : 150);
-		const needed = list => list.reduce((n, i) => n + least(i) + gap, 0);
+		const leastOf = i => Math.min(this.natural[i], room < telephone
+			? leastThere[this.columns[i].name.toLowerCase()] ?? leastOfOthersThere
+			: least[this.columns[i].name.toLowerCase()] ?? leastOfOthers);
+		const needed = list => list.reduce((n, i) => n + leastOf(i) + gap, 0);
 		while (shown.length > 1 && needed(shown) > room) {
 			const worst = shown.reduce((a, b) =>
 				rank(this.columns[b].name) >= rank(this.columns[a].name) ? b : a);
 			shown = shown.filter(i => i !== worst);
 		}
-		const widths = new Map(shown.map(i => [i, least(i)]));
+		const widths = new Map(shown.map(i => [i, leastOf(i)]));
 		let left = room - needed(shown);
 		const wanting = () => shown.filter(i => widths.get(i) < this.natural[i]);
 		while (left > 1 && wanting().length) {
@@ -155,7 +162,8 @@ export class Table {
 			return el("div", {role: "cell", title: text, "data-age": this.columns[i].age ? r.at : null},
 				link ? el("a", {href: this.options.href(r), "data-key": r.key,
 					tabindex: r.key === this.current ? 0 : -1,
-					"aria-current": r.key === this.chosen ? "true" : null}, text) : text);
+					"aria-current": r.key === this.chosen ? "true" : null}, middle(text))
+					: this.columns[i].name === "Message" || this.columns[i].age ? text : middle(text));
 		});
 		if (this.second >= 0) {
 			const text = this.text(r, this.columns[this.second], this.second);
@@ -185,6 +193,12 @@ export class Table {
 			Home: -this.rows.length, End: this.rows.length}[e.key];
 		if (by === undefined || !this.body.contains(e.target)) return;
 		e.preventDefault();
+		this.move(by);
+	}
+
+	// move goes to the row that is so many rows further down.
+	move(by) {
+		if (!this.rows.length) return;
 		const at = this.rows.findIndex(r => r.key === this.current) + by;
 		const to = Math.min(Math.max(at, 0), this.rows.length - 1);
 		this.current = this.rows[to].key;
@@ -196,6 +210,12 @@ export class Table {
 		this.drawn = null;
 		this.draw();
 		this.focus();
+	}
+
+	// focused returns the row that has the focus.
+	focused() {
+		const key = this.body.contains(document.activeElement) && document.activeElement.dataset.key;
+		return this.rows.find(r => r.key === key);
 	}
 
 	focus() {
