@@ -255,7 +255,7 @@ func testInventory(t *testing.T, b *browser) {
 	if eval[bool](p, `document.querySelector("#nodes").checkVisibility()`) {
 		t.Error("nodes hang on the link of custom resources")
 	}
-	p.until(requested)
+	p.until(requested + ` && document.querySelectorAll("#graph g.flows").length > 2`)
 	p.picture("dashboard-box")
 	p.click("#box-close")
 	p.until(`location.hash === "#chain" && document.querySelector("#box").hidden`)

@@ -85,7 +85,7 @@ const rate = n => n >= 10 ? Math.round(n) : n >= 1 ? n.toFixed(1) : n >= .1 ? n.
 // showFlow shows what has passed boxes and lines.
 export function showFlow(flow) {
 	const some = flow.boxes ?? [];
-	$("#window").textContent = !some.length ? "No request in the last minute."
+	$("#window").textContent = !some.length ? "No request yet, or none in the last minute."
 		: flow.seconds > 10 ? "Idle. All requests of the last minute:"
 			: `All requests of the last ${flow.seconds} seconds, also of control loops.`;
 	graph.classList.toggle("idle", flow.seconds > 10);
