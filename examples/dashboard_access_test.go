@@ -77,7 +77,8 @@ func testWidths(t *testing.T, b *browser, s *server.Server) {
 			document.querySelector("#requests tbody a")`},
 		{"chain?loops=1", "",
 			clicking("#requests tbody a", `document.querySelector("#request .related tr")`)},
-		{"inventory", "", `document.querySelector("#inventory-state").innerText.startsWith("as of")`},
+		{"chain?at=core", "", `document.querySelector("#counts tbody a") && ` + requested},
+		{"chain?tab=inventory", "", `document.querySelector("#inventory-state").innerText.startsWith("as of")`},
 		{"objects", "", `document.querySelector("#list .row")`},
 		{"objects?resource=events", "", `document.querySelector("#list .row")`},
 		{"objects?resource=clusterroles&group=rbac.authorization.k8s.io", "",
@@ -92,7 +93,7 @@ func testWidths(t *testing.T, b *browser, s *server.Server) {
 		{"search?text=web", "", `document.querySelector("#found li")`},
 		{"try", `document.querySelector("#attempt button").click()`,
 			`document.querySelector("#answer .yaml")`},
-		{"walk", `document.querySelector("#walk-start").click()`, `document.querySelector(".steps")`},
+		{"chain?tab=walk", `document.querySelector("#walk-start").click()`, `document.querySelector(".steps")`},
 	}
 	for _, width := range []int64{390, 1280, 1920} {
 		for _, dark := range []bool{false, true} {
@@ -112,6 +113,9 @@ func testWidths(t *testing.T, b *browser, s *server.Server) {
 				if dark != (background == "rgb(20, 24, 30)") {
 					t.Errorf("dark is %t, but the background is %s", dark, background)
 				}
+				if strings.HasPrefix(screen.view, "chain") {
+					p.branches(width < 1100)
+				}
 				switch {
 				case screen.view == "chain" && width == 390 && dark:
 					p.picture("dashboard-narrow")
@@ -125,6 +129,28 @@ func testWidths(t *testing.T, b *browser, s *server.Server) {
 				p.close()
 			}
 		}
+	}
+}
+
+// branches fails the test if the boxes of the chain do not follow one another, or if a line leaves
+// the picture.
+func (p *tab) branches(narrow bool) {
+	p.t.Helper()
+	side := "left"
+	if narrow {
+		side = "top"
+	}
+	if ordered := eval[bool](p, fmt.Sprintf(`["clients", "filters", "aggregator", "core", "etcd"]
+		.map(name => document.querySelector('#graph [data-box="' + name + '"]').getBoundingClientRect())
+		.every((box, i, all) => !i || box.%[1]s > all[i - 1].%[1]s)`, side)); !ordered {
+		p.t.Errorf("%s: the boxes do not follow one another", eval[string](p, "location.hash"))
+	}
+	if off := eval[[]string](p, `(frame => [...document.querySelectorAll("#graph g")].filter(g => {
+			const line = g.getBoundingClientRect();
+			return line.width + line.height < 8 || line.left < frame.left - 8 || line.right > frame.right + 8 ||
+				line.top < frame.top - 8 || line.bottom > frame.bottom + 8;
+		}).map(g => g.textContent))(document.querySelector("#graph").getBoundingClientRect())`); len(off) > 0 {
+		p.t.Errorf("%s: the lines %q leave the picture", eval[string](p, "location.hash"), off)
 	}
 }
 
@@ -186,6 +212,10 @@ func testKeyboard(t *testing.T, b *browser) {
 	press("edit")
 	p.keys("Enter")
 	p.until(`document.activeElement.tagName === "TEXTAREA"`)
+	// What is behind the dialog cannot be reached, so it has no link that skips it.
+	if eval[bool](p, `document.querySelector("#skip").checkVisibility()`) {
+		t.Error("there is a link to the content behind the dialog")
+	}
 	p.keys("Escape")
 	p.until(`document.activeElement.dataset.key === "edit"`)
 	press("#objects?inside=default&name=")
@@ -237,12 +267,14 @@ func testKeyboard(t *testing.T, b *browser) {
 	p.keys("h", "j") // which are letters in a field
 	p.until(`document.activeElement.value === "hj" && location.hash.includes("text=hj")`)
 
-	// A link of the chain filters with Enter; a request opens with Enter and closes with Escape,
-	// and the focus is where it was.
+	// A box of the chain opens with Enter. A request opens with Enter and closes with Escape, and
+	// the focus is where it was.
 	p.run(chromedp.Evaluate(`location.hash = "chain"`, nil))
-	p.run(chromedp.Focus(`#links [data-place="core"] button`, chromedp.ByQuery))
+	p.until(`!document.querySelector("#view-chain").hidden`)
+	press("core")
 	p.keys("Enter")
-	p.until(`location.hash === "#chain?end=core"`)
+	p.until(`location.hash === "#chain?at=core" && document.activeElement.dataset.box === "core"`)
+	p.until(`document.querySelector("#box").innerText.includes("chain/core/groups.go")`)
 	p.until(`document.querySelector("#requests tbody a") || (fetch("/namespaces"), false)`)
 	p.run(chromedp.Focus("#requests tbody a", chromedp.ByQuery))
 	p.keys("Enter")

@@ -3,6 +3,7 @@ package examples_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -405,6 +406,34 @@ func testChange(t *testing.T, b *browser, k *kubectl.Kubectl) {
 
 	// Edit: the server validates, says what it would change, and saves.
 	p.click(`[data-key="edit"]`)
+	if eval[bool](p, `/^status:/m.test(document.querySelector("#change textarea").value)`) {
+		t.Error("the status can be edited")
+	}
+	// Everything that is wrong is said at once, with its line, whose number stands beside it.
+	replace("replicas: 1", "replicas: -1\n  replicaz: 2")
+	press("Check")
+	p.until(`document.querySelectorAll("#change .problems li").length === 2`)
+	for _, want := range []string{"must be greater than or", `unknown field "spec.replicaz"`} {
+		if !eval[bool](p, fmt.Sprintf(`document.querySelector("#change .problems").innerText.includes(%q)`,
+			want)) {
+			t.Errorf("there is no %q", want)
+		}
+	}
+	if marked := eval[[]string](p, `[...document.querySelectorAll("#change .wrong")].map(n =>
+		document.querySelector("#change textarea").value.split("\n")[n.innerText - 1])`); !slices.Equal(marked,
+		[]string{"  replicas: -1", "  replicaz: 2"}) {
+		t.Errorf("the marked lines are %q", marked)
+	}
+	press(eval[string](p, `document.querySelector("#change .problems button").innerText`))
+	if got := eval[string](p, `(text => text.value.slice(text.selectionStart, text.selectionEnd))(
+		document.activeElement)`); got != "  replicaz: 2" {
+		t.Errorf("the button leads to %q", got)
+	}
+	replace("replicas: -1\n  replicaz: 2", "replicas: 1\n  template: [")
+	press("Check")
+	p.until(`document.querySelector("#change .wrong") && document.querySelector("#change .problem")
+		.innerText.includes("neither YAML nor JSON")`)
+	replace("\n  template: [", "")
 	replace("replicas: 1", "replicas: -1")
 	press("Check")
 	p.until(`document.querySelector("#change .problem").innerText.includes("must be greater than or")`)
@@ -421,6 +450,9 @@ func testChange(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	p.picture("dashboard-edit")
 	press("Save")
 	p.until(closed)
+	if got := k.Run("get", "deployment", "changed", "-o=jsonpath={.status.observedGeneration}"); got == "" {
+		t.Error("the status is gone")
+	}
 	p.until(`document.querySelector(".yaml").innerText.includes("replicas: 2")`)
 
 	p.click(`[data-key="scale"]`)

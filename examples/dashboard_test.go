@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -46,6 +47,8 @@ func TestDashboard(t *testing.T) {
 	t.Run("live", func(t *testing.T) { testLive(t, b, s, k) })
 	t.Run("request", func(t *testing.T) { testRequest(t, b, k) })
 	t.Run("inventory", func(t *testing.T) { testInventory(t, b) })
+	t.Run("calm", func(t *testing.T) { testCalm(t, b, s) })
+	t.Run("addresses", func(t *testing.T) { testOldAddresses(t, b) })
 	t.Run("objects", func(t *testing.T) { testObjects(t, b, k) })
 	t.Run("events", func(t *testing.T) { testEvents(t, b, k) })
 	t.Run("history", func(t *testing.T) { testHistory(t, b, k) })
@@ -73,7 +76,7 @@ func TestDashboardReadOnly(t *testing.T) {
 	p.run(chromedp.Click(`#attempt button`, chromedp.ByQuery))
 	p.until(`document.querySelector("#try-failed").innerText.includes("--dashboard-writes")`)
 	p.ignoreRefusals()
-	walk := b.open(t, "walk", 1280, 800, false)
+	walk := b.open(t, "chain?tab=walk", 1280, 800, false)
 	walk.run(chromedp.Click("#walk-start", chromedp.ByQuery))
 	walk.until(`document.querySelector("#walk-at").innerText.startsWith("step 1 of")`)
 }
@@ -157,11 +160,24 @@ func testLive(t *testing.T, b *browser, s *server.Server, k *kubectl.Kubectl) {
 	if eval[bool](p, rows("#requests", "deployment-controller")+" > 0") {
 		t.Error("the requests of a control loop are shown")
 	}
+	// The lines branch, and carry what passes.
+	p.until(`/^All requests/.test(document.querySelector("#window").innerText)`)
+	p.until(`document.querySelectorAll("#graph g.flows").length > 5`)
+	for _, box := range []string{"clients", "authentication", "core", "extensions", "not found", "etcd"} {
+		p.until(fmt.Sprintf(`/\/s/.test(document.querySelector('#graph [data-box="%[1]s"] .rate').innerText) &&
+			/p95/.test(document.querySelector('#graph [data-box="%[1]s"] .late').innerText)`, box))
+	}
+	widths := eval[[]float64](p, `["clients → filters", "extensions → not found"].map(title =>
+		parseFloat([...document.querySelectorAll("#graph g")].find(g => g.textContent.startsWith(title))
+			.querySelector("path").style.strokeWidth))`)
+	if widths[0] <= widths[1] || widths[1] <= 1.5 {
+		t.Errorf("the line of all requests is %.1f wide, that of some %.1f", widths[0], widths[1])
+	}
 	p.picture("dashboard-chain")
 
-	// A link of the chain filters, and the browser's button leads back.
-	p.click(`#links [data-place="not found"] button`)
-	p.until(`location.hash === "#chain?end=not+found"`)
+	// A box of the chain filters, and the browser's button leads back.
+	p.click(`#graph [data-box="not found"]`)
+	p.until(`location.hash === "#chain?at=not+found"`)
 	p.until(`document.querySelectorAll("#requests tbody tr").length > 3`)
 	if others := eval[int](p, `[...document.querySelectorAll("#requests tbody tr")]
 		.filter(r => !r.innerText.includes("404")).length`); others > 0 {
@@ -209,6 +225,14 @@ func testRequest(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	p.until(`document.querySelector("#request .axis .marks").children.length === 5`)
 	p.until(`document.querySelector("#request .related").innerText.includes("of replicaset-controller")`)
 	p.until(`document.querySelectorAll("#request .related tbody tr").length > 1`)
+	// All of the burst are on one axis of time, and what no step accounts for is drawn where it was.
+	p.until(`[...document.querySelectorAll("#request .related tbody tr")].every(row =>
+		parseFloat(row.querySelector(".filled").style.width) > 0)`)
+	if lefts := eval[[]float64](p, `[...document.querySelectorAll("#request .related .filled")]
+		.map(bar => parseFloat(bar.style.left))`); !slices.IsSorted(lefts) || lefts[0] != 0 {
+		t.Errorf("the requests begin at %v", lefts)
+	}
+	p.until(`document.querySelectorAll("#request .unnamed .filled").length > 1`)
 
 	// The steps are nested, and add up to the whole.
 	if levels := eval[int](p, `new Set([...document.querySelectorAll("#request .steps li[data-at]")]
@@ -233,12 +257,20 @@ func testRequest(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	p.until(`document.querySelector("#request .two").innerText.includes("B − A")`)
 	p.run(chromedp.NavigateBack())
 	p.until(`document.querySelector("#request .steps")`)
-	p.click("#close")
-	p.until(`!document.querySelector("#request").open && !location.hash.includes("request=")`)
+	// Its way along the chain.
+	p.click(`#request a[href*="tab=walk"]`)
+	p.until(`!document.querySelector("#request").open &&
+		document.querySelector("#walk-steps").innerText.includes("POST")`)
+	p.click("#walk-next")
+	p.until(`document.querySelector("#walk-at").innerText.startsWith("step 2 of")`)
+	p.until(`document.querySelectorAll("#graph .walked").length > 0`)
 }
 
+// requested is a condition for until: there are requests in the list.
+const requested = `document.querySelector("#requests tbody a")`
+
 func testInventory(t *testing.T, b *browser) {
-	p := b.open(t, "inventory", 1280, 800, true)
+	p := b.open(t, "chain?tab=inventory", 1280, 900, true)
 	p.until(`document.querySelector("#inventory-state").innerText.startsWith("as of")`)
 	for _, row := range [][2]string{
 		{"#counts", "Deployment"}, {"#loops", "deployment-controller"}, {"#nodes", "simulated-0"},
@@ -256,6 +288,63 @@ func testInventory(t *testing.T, b *browser) {
 		}
 	}
 	p.picture("dashboard-inventory-dark")
+
+	// A box has a part of it.
+	p.click(`#graph [data-box="extensions"]`)
+	p.until(`location.hash === "#chain?at=extensions" && document.querySelector("#box").innerText
+		.includes("chain/extensions/extensions.go")`)
+	p.until(rows("#crds", "Established True"))
+	p.until(`document.querySelector("#counts").innerText.includes("CronTab") &&
+		!document.querySelector("#counts").innerText.includes("Deployment")`)
+	if eval[bool](p, `document.querySelector("#nodes").checkVisibility()`) {
+		t.Error("nodes hang on the link of custom resources")
+	}
+	p.until(requested + ` && document.querySelectorAll("#graph g.flows").length > 2`)
+	p.picture("dashboard-box")
+	p.click("#box-close")
+	p.until(`location.hash === "#chain" && document.querySelector("#box").hidden`)
+}
+
+// testCalm shows the picture to somebody who wants no motion, and when nothing passes.
+func testCalm(t *testing.T, b *browser, s *server.Server) {
+	p := b.open(t, "home", 1280, 800, false)
+	p.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+		{Name: "prefers-reduced-motion", Value: "reduce"},
+	}), chromedp.Evaluate(`location.hash = "chain"`, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	var sending sync.WaitGroup
+	sending.Go(func() { send(ctx, s, 20) })
+	defer sending.Wait()
+	defer cancel()
+	p.until(`document.querySelectorAll("#graph g.flows").length > 4`)
+	p.until(`document.querySelectorAll("#requests tbody tr").length > 20`)
+	if dots := eval[int](p, `document.querySelectorAll(".dot").length`); dots > 0 {
+		t.Errorf("%d dots move", dots)
+	}
+	p.click("#pause")
+	said := eval[[]string](p, `import("/assets/picture.js").then(({showFlow}) => [60, 0].map(n => {
+		showFlow({seconds: 60, boxes: n ? [{to: "core", perSecond: .01, p95: 2e8}] : []});
+		return document.querySelector("#window").innerText + " " +
+			document.querySelector('#graph [data-box="core"]').innerText;
+	}))`, awaitPromise)
+	for i, want := range []string{"last minute", "No request"} {
+		if !strings.Contains(said[i], want) || (i == 0) != strings.Contains(said[i], "p95 200.0 ms") {
+			t.Errorf("when idle, the picture says %q, want %q", said[i], want)
+		}
+	}
+}
+
+// testOldAddresses opens bookmarks of views that are parts of the chain now.
+func testOldAddresses(t *testing.T, b *browser) {
+	p := b.open(t, "home", 1280, 800, false)
+	for _, c := range [][3]string{
+		{"#inventory", "#chain?tab=inventory", "#crds"}, {"#walk?step=2", "#chain?step=2&tab=walk", "#walk-start"},
+		{"#chain?end=core", "#chain?at=core", "#box"},
+	} {
+		p.run(chromedp.Evaluate(fmt.Sprintf("location.hash = %q", c[0]), nil))
+		p.until(fmt.Sprintf(`location.hash === %q && document.querySelector(%q).checkVisibility()`,
+			c[1], c[2]))
+	}
 }
 
 func testTry(t *testing.T, b *browser) {
@@ -266,6 +355,33 @@ func testTry(t *testing.T, b *browser) {
 	p.until(`document.querySelector("#answer").innerText.includes("403")`)
 	p.until(`document.querySelector("#answer .steps").innerText.includes("refused")`)
 	p.picture("dashboard-try")
+
+	// Examples, and the paths of all kinds.
+	p.until(`[...document.querySelectorAll("#paths option")].some(o =>
+		o.value === "/apis/apps/v1/namespaces/default/deployments")`)
+	examples := eval[[]string](p, `[...document.querySelector('[name="example"]')].slice(1)
+		.map(o => o.value)`)
+	if len(examples) < 8 {
+		t.Errorf("there are %d examples", len(examples))
+	}
+	for _, example := range examples {
+		p.set(`#attempt [name="example"]`, example)
+		p.run(chromedp.Evaluate(`document.querySelector("#answer").replaceChildren()`, nil),
+			chromedp.Click("#attempt button", chromedp.ByQuery))
+		p.until(`document.querySelector("#answer .outcome")`)
+		title := eval[string](p, `document.querySelector('[name="example"]').selectedOptions[0].text`)
+		if got := eval[string](p, `document.querySelector("#answer .signed").innerText`); strings.Contains(
+			got, "40") != (strings.Contains(title, "may not") || strings.Contains(title, "nobody")) {
+			t.Errorf("the example %q got %s", title, got)
+		}
+	}
+	p.set(`#attempt [name="as"]`, "")
+	// Bytes that cannot be seen are written out.
+	if got := eval[string](p, `import("/assets/request.js").then(({said}) =>
+		said({decision: "get", reason: "/registry/pods/a\0: 1 key"}))`, awaitPromise); got !=
+		`get (/registry/pods/a\0: 1 key)` {
+		t.Errorf("a key with NUL is shown as %q", got)
+	}
 	p.set(`#attempt [name="path"]`, "api")
 	p.run(chromedp.Click("#attempt button", chromedp.ByQuery))
 	p.until(`document.querySelector("#try-failed").innerText.includes("begin with one slash")`)
@@ -282,7 +398,7 @@ func testTry(t *testing.T, b *browser) {
 }
 
 func testWalk(t *testing.T, b *browser, k *kubectl.Kubectl) {
-	p := b.open(t, "walk", 1280, 800, false)
+	p := b.open(t, "chain?tab=walk", 1280, 900, false)
 	p.run(chromedp.Click("#walk-start", chromedp.ByQuery))
 	p.until(`document.querySelector("#walk-at").innerText.startsWith("step 1 of")`)
 	seen := map[string]bool{}
@@ -294,8 +410,11 @@ func testWalk(t *testing.T, b *browser, k *kubectl.Kubectl) {
 		if title == "mutating admission" && !seen[title] {
 			p.until(`document.querySelector(".stop pre .add")`)
 			// The chain beside the step, the file of the code, and the tour.
-			p.until(`document.querySelector("#walk-chain [data-at=core] [aria-current]").innerText ===
+			p.until(`document.querySelector("#walk-chain [aria-current]").innerText ===
 				"mutating admission"`)
+			p.until(`document.querySelector("#graph [aria-current]").dataset.box === "core"`)
+			p.until(`document.querySelectorAll("#graph .walked").length >= 3 &&
+				document.querySelector('#graph [data-box="extensions"].unreached')`)
 			p.until(`document.querySelector(".where").innerText.includes("chain/admission.go") &&
 				document.querySelector(".where").innerText.includes("docs/tour/5-write.md")`)
 			p.picture("dashboard-walk")
@@ -316,6 +435,10 @@ func testWalk(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	p.until(`!document.querySelector("#walk-next").disabled`)
 	p.run(chromedp.NavigateBack()) // which is the step after
 	p.until(`document.querySelector("#walk-next").disabled`)
+
+	// A box leads to its step.
+	p.click(`#graph [data-box="authorization"]`)
+	p.until(`document.querySelector(".stop h3").innerText === "authorization"`)
 
 	// Nothing is left but the history.
 	if left := k.Run("get", "pods", "-o=name"); strings.Contains(left, "walk-") {

@@ -66,6 +66,39 @@ func TestDashboardLive(t *testing.T) {
 	}
 }
 
+// TestDashboardFlow shows what passes the boxes and lines of the picture, and the latest requests
+// that have passed a box, without another request.
+func TestDashboardFlow(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t)
+	p := openDashboard(t, s, dashboard.Options{})
+	live := p.events("/live?path=configmaps")
+	p.awaitFollowing(s)
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1()
+	if _, err := client.ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	live("passed", hasText("/configmaps"))
+	flow := live("flow", hasText(`"from":"core","to":"etcd"`))
+	for _, want := range []string{
+		`{"from":"clients","to":"filters","perSecond":`, `{"from":"aggregator","to":"core",`,
+		`{"to":"authentication","perSecond":`, `{"to":"etcd","perSecond":`,
+	} {
+		if !strings.Contains(flow, want) {
+			t.Errorf("there is no %s: %s", want, flow)
+		}
+	}
+	later := p.events("/live?at=etcd&path=/api/v1/namespaces/default/configmaps")
+	requests := liveRequests(t, later("passed", hasText("/configmaps")))
+	if r := requests[0]; r.Method != http.MethodPost || r.Code != http.StatusCreated {
+		t.Errorf("the latest request that passed etcd is %+v", r)
+	}
+	if code, _ := p.get(fmt.Sprintf("/live/%d", requests[0].ID)); code != http.StatusOK {
+		t.Errorf("it got %d", code)
+	}
+}
+
 // repeat calls f again and again until done returns.
 func (p *dashboardPage) repeat(f, done func()) {
 	p.t.Helper()

@@ -142,7 +142,7 @@ func TestDashboardLiveFilters(t *testing.T) {
 	t.Parallel()
 	s, _ := shared(t)
 	p := openDashboard(t, s, dashboard.Options{})
-	for _, query := range []string{"code=abc", "code=0", "slow=x", "slow=-1", "end=elsewhere"} {
+	for _, query := range []string{"code=abc", "code=0", "slow=x", "slow=-1", "at=elsewhere"} {
 		if code, body := p.get("/live?" + query); code != http.StatusBadRequest {
 			t.Errorf("%s got %d: %s", query, code, body)
 		}
@@ -151,7 +151,7 @@ func TestDashboardLiveFilters(t *testing.T) {
 	config.UserAgent = "dashboard-filters/1.0 (test)"
 	client := kubernetes.NewForConfigOrDie(config).RESTClient()
 	none := p.events("/live?agent=dashboard-filters&slow=600000&loops=1")
-	missing := p.events("/live?code=4xx&end=not+found&agent=dashboard-filters")
+	missing := p.events("/live?code=4xx&at=not+found&agent=dashboard-filters")
 	exact := p.events("/live?code=404&agent=dashboard-filters&slow=0")
 	p.repeat(func() {
 		client.Get().AbsPath("/nothing/at/all").Do(t.Context())

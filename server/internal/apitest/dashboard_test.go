@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -493,6 +494,20 @@ func TestDashboardInventory(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.Workloads)
 	servertest.CRDs(t, s, servertest.Files("../../../examples/crontab/manifests"))
+	address, ignore, none := "https://127.0.0.1:9/guard", admissionregistrationv1.Ignore,
+		admissionregistrationv1.SideEffectClassNone
+	guards := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "guards"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "guard.example.com", FailurePolicy: &ignore, SideEffects: &none,
+			AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &address},
+		}},
+	}
+	if _, err := kubernetes.NewForConfigOrDie(s.RESTConfig()).AdmissionregistrationV1().
+		ValidatingWebhookConfigurations().Create(t.Context(), guards, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	p := openDashboard(t, s, dashboard.Options{})
 	var body string
 	await(t, "the node, which is made after the start, is in the inventory", func() bool {
@@ -510,6 +525,8 @@ func TestDashboardInventory(t *testing.T) {
 		`"object":"crontabs.simple.extension.io","type":"Established","status":"True"`,
 		`"object":"v1.apps","type":"Available","status":"True","reason":"Local"`,
 		`"problems":null`,
+		`{"kind":"validating","configuration":"guards","name":"guard.example.com",` +
+			`"asks":"127.0.0.1:9","policy":"Ignore"}`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the inventory lacks %s: %s", want, body)

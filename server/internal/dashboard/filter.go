@@ -16,7 +16,7 @@ type filter struct {
 	user                string        // one that begins with - selects the others
 	code                string        // "404", or the first digit of a class
 	slow                time.Duration // the shortest one
-	end                 string        // one of places
+	at                  string        // a box in the picture of the chain
 	loops               bool          // whether to show those of control loops
 }
 
@@ -24,7 +24,7 @@ type filter struct {
 func filterOf(q url.Values) (filter, error) {
 	f := filter{
 		method: q.Get("method"), path: q.Get("path"), user: q.Get("user"), agent: q.Get("agent"),
-		code: strings.ToLower(strings.TrimSpace(q.Get("code"))), end: q.Get("end"),
+		code: strings.ToLower(strings.TrimSpace(q.Get("code"))), at: q.Get("at"),
 		loops: q.Get("loops") != "",
 	}
 	f.code = strings.TrimSuffix(f.code, "xx")
@@ -38,8 +38,9 @@ func filterOf(q url.Values) (filter, error) {
 		}
 		f.slow = time.Duration(n * float64(time.Millisecond))
 	}
-	if f.end != "" && !slices.Contains(places, f.end) {
-		return f, badInput("%q is not a link of the chain.", f.end)
+	if f.at != "" && f.at != clientsBox && !slices.Contains(places, f.at) &&
+		!slices.Contains([]string{extensionServersBox, webhooksBox, etcdBox}, f.at) {
+		return f, badInput("%q is not in the picture of the chain.", f.at)
 	}
 	return f, nil
 }
@@ -47,7 +48,7 @@ func filterOf(q url.Values) (filter, error) {
 // selects reports whether a request passes the filter, whoever's loop it is of.
 func (f filter) selects(r *trace.Request, s *summary) bool {
 	if f.method != "" && !strings.EqualFold(f.method, r.Method) ||
-		!strings.Contains(r.Path, f.path) || r.Took < f.slow || f.end != "" && s.End != f.end ||
+		!strings.Contains(r.Path, f.path) || r.Took < f.slow || !f.reaches(r, s) ||
 		!strings.HasPrefix(strconv.Itoa(r.Code), f.code) {
 		return false
 	}
@@ -59,6 +60,17 @@ func (f filter) selects(r *trace.Request, s *summary) bool {
 		return other == "" || !strings.Contains(r.User, other)
 	}
 	return strings.Contains(r.User, f.user)
+}
+
+// reaches reports whether a server has answered a request, or whether it has passed another box.
+func (f filter) reaches(r *trace.Request, s *summary) bool {
+	switch {
+	case f.at == "" || f.at == clientsBox:
+		return true
+	case slices.Index(places, f.at) >= aggregatorPlace:
+		return s.End == f.at
+	}
+	return calls(r, f.at)
 }
 
 // loopPrograms are the programs of the control plane itself.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,6 +71,15 @@ type node struct {
 	Capacity  string `json:"capacity"`
 }
 
+// hook is an admission webhook.
+type hook struct {
+	Kind          string `json:"kind"` // "mutating" or "validating"
+	Configuration string `json:"configuration"`
+	Name          string `json:"name"`
+	Asks          string `json:"asks"`   // the service, or the host of the URL
+	Policy        string `json:"policy"` // what happens if it cannot be called
+}
+
 // inventory is what hangs on the chain.
 type inventory struct {
 	Versions    []served    `json:"versions"`
@@ -77,6 +88,7 @@ type inventory struct {
 	Loops       []gauge     `json:"loops"`   // 1 if it runs, 0 if it has nothing to do yet
 	Watches     []gauge     `json:"watches"` // open ones, by resource
 	Nodes       []node      `json:"nodes"`
+	Webhooks    []hook      `json:"webhooks"`
 	// Problems are sentences about what could not be found out.
 	Problems []string `json:"problems"`
 }
@@ -102,6 +114,7 @@ func (s *Server) serveInventory(w http.ResponseWriter, r *http.Request) {
 	ask("Definitions", func() (err error) { crds, err = s.all(ctx, definitions); return err })
 	ask("Kinds", func() (err error) { kinds, err = s.kindsOf(ctx); return err })
 	ask("Metrics", func() (err error) { i.Loops, i.Watches, err = s.gauges(ctx); return err })
+	ask("Webhooks", func() (err error) { i.Webhooks, err = s.hooks(ctx); return err })
 	ask("Nodes", func() error {
 		list, err := s.all(ctx, nodes)
 		for _, n := range list {
@@ -149,6 +162,40 @@ func conditionsOf(object unstructured.Unstructured) []condition {
 		conditions = append(conditions, condition{Object: object.GetName(), Status: "Unknown"})
 	}
 	return conditions
+}
+
+// hooks returns the admission webhooks, those that may change objects first.
+func (s *Server) hooks(ctx context.Context) (list []hook, err error) {
+	for _, kind := range []string{"mutating", "validating"} {
+		configurations, err := s.all(ctx, schema.GroupVersionResource{
+			Group: "admissionregistration.k8s.io", Version: "v1",
+			Resource: kind + "webhookconfigurations",
+		})
+		if err != nil {
+			return list, err
+		}
+		for _, c := range configurations {
+			each, _, _ := unstructured.NestedSlice(c.Object, "webhooks")
+			for _, one := range each {
+				fields, _ := one.(map[string]any)
+				text := func(path ...string) string {
+					t, _, _ := unstructured.NestedString(fields, path...)
+					return t
+				}
+				h := hook{
+					Kind: kind, Configuration: c.GetName(), Name: text("name"), Policy: text("failurePolicy"),
+				}
+				if at, err := url.Parse(text("clientConfig", "url")); err == nil && at.Host != "" {
+					h.Asks = at.Host
+				} else {
+					h.Asks = path.Join(text("clientConfig", "service", "namespace"),
+						text("clientConfig", "service", "name"))
+				}
+				list = append(list, h)
+			}
+		}
+	}
+	return list, nil
 }
 
 func describeNode(object map[string]any) node {

@@ -25,7 +25,7 @@ const (
 	shownRequests = 1000
 	shownBytes    = 24 << 20
 	// otherRequests and otherBytes are the bounds of those that are not shown. They are kept
-	// because they may belong to the same work as one that is.
+	// because they may belong to the same burst as one that is.
 	otherRequests = 2000
 	otherBytes    = 8 << 20
 	// groupsPerTick bounds the groups of an event. Clients may send any number of methods and
@@ -110,6 +110,7 @@ type live struct {
 	latest   uint64             // the ID of the latest request
 	shown    requestRing        // what some watcher has shown
 	others   requestRing
+	traffic  traffic
 }
 
 // watcher is an open page. Its fields are guarded by live.mu.
@@ -143,13 +144,14 @@ func newLive(config *rest.Config) *live {
 	}
 }
 
-// watch begins to collect the requests that a filter selects. The first watcher starts the
-// following, and the last one to leave ends it.
+// watch begins to collect the requests that a filter selects, with the latest of those before. The
+// first watcher starts the following, and the last one to leave ends it.
 func (l *live) watch(f filter) (w *watcher, leave func()) {
 	w = &watcher{filter: f, groups: map[group]*counted{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watchers[w] = struct{}{}
+	w.requests = l.latestLocked(f)
 	if l.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		l.stop = cancel
@@ -163,8 +165,31 @@ func (l *live) watch(f filter) (w *watcher, leave func()) {
 			l.stop, l.failed = nil, ""
 			l.shown.clear()
 			l.others.clear()
+			l.traffic = traffic{}
 		}
 	}
+}
+
+// latestLocked returns the latest requests that a filter selects, as many as an event has. The
+// caller holds live.mu.
+func (l *live) latestLocked(f filter) (list []summary) {
+	all := slices.Concat(l.shown.kept, l.others.kept)
+	slices.SortFunc(all, func(a, b keptRequest) int { return cmp.Compare(b.id, a.id) })
+	for i := 0; i < len(all) && len(list) < shownPerTick; i++ {
+		one := summarize(all[i].id, &all[i].Request)
+		if f.selects(&all[i].Request, &one) && (!one.Loop || f.loops) {
+			list = append(list, one)
+		}
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// flow returns what the picture of the chain shows.
+func (l *live) flow() *flow {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.traffic.flow(time.Now())
 }
 
 // wait waits until no request is followed, after all watchers have left.
@@ -200,6 +225,7 @@ func (l *live) add(ctx context.Context, r trace.Request) {
 		return
 	}
 	l.failed = ""
+	l.traffic.add(&r, time.Now())
 	l.latest++
 	one := summarize(l.latest, &r)
 	shown := false
@@ -235,8 +261,8 @@ func (l *live) request(id uint64) (trace.Request, bool) {
 	return l.others.find(id)
 }
 
-// related returns the requests that seem to belong to the same work as one of them.
-func (l *live) related(id uint64) (list []summary, ok bool) {
+// related returns the requests of the burst that one of them belongs to.
+func (l *live) related(id uint64) (list []related, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := slices.Concat(l.shown.kept, l.others.kept)
@@ -247,8 +273,14 @@ func (l *live) related(id uint64) (list []summary, ok bool) {
 	if at < 0 {
 		return nil, false
 	}
-	for _, k := range sameWork(all, at) {
-		list = append(list, summarize(k.id, &k.Request))
+	object := objectOf(&all[at].Request)
+	requests := burst(all, at)
+	for i := range requests {
+		k := &requests[i]
+		list = append(list, related{
+			summary: summarize(k.id, &k.Request), After: k.Received.Sub(requests[0].Received),
+			Near: objectOf(&k.Request).near(object),
+		})
 	}
 	return list, true
 }
@@ -303,6 +335,7 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	said := ""
+	var drawn *flow
 	for {
 		select {
 		case <-r.Context().Done():
@@ -316,7 +349,13 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 			}
 			said = failed
 		}
-		if len(passed.Groups) == 0 && passed.Dropped == 0 && passed.Hidden == 0 {
+		if flow := s.live.flow(); flow != drawn {
+			if stream.send("flow", flow) != nil {
+				return
+			}
+			drawn = flow
+		}
+		if len(passed.Groups)+len(passed.Requests)+passed.Dropped+passed.Hidden == 0 {
 			continue
 		}
 		slices.SortFunc(passed.Groups, func(a, b *counted) int { return cmp.Compare(b.Count, a.Count) })

@@ -50,29 +50,32 @@ func (r *requestRing) find(id uint64) (trace.Request, bool) {
 	return r.kept[at].Request, true
 }
 
-// pause is the longest time between two requests of the same work.
-const pause = time.Second
+// pause is the longest time between two requests of the same burst, and burstAround bounds how many
+// of its requests are shown before and after one of them.
+const (
+	pause       = time.Second
+	burstAround = 100
+)
 
-// sameWork returns the requests around one of them, in the order of their arrival, that seem to
-// belong to the same work, such as a reconcile: they are of the same client, for the same object or
-// one that is named after it, as a ReplicaSet is after its Deployment, and follow each other
-// closely.
-func sameWork(all []keptRequest, at int) []keptRequest {
+// burst returns the requests around one of them, in the order of their arrival, that seem to belong
+// to the same work, such as a reconcile: they are of the same client and follow each other closely.
+func burst(all []keptRequest, at int) []keptRequest {
 	client, _ := clientOf(&all[at].Request)
-	object := objectOf(&all[at].Request)
 	belongs := func(k *keptRequest) bool {
 		other, _ := clientOf(&k.Request)
-		return other == client && k.User == all[at].User && objectOf(&k.Request).near(object)
+		return other == client && k.User == all[at].User
 	}
 	first, last := at, at
 	var before, after []keptRequest
-	for i := at - 1; i >= 0 && all[first].Received.Sub(all[i].Received) <= pause; i-- {
+	for i := at - 1; i >= 0 && len(before) < burstAround &&
+		all[first].Received.Sub(all[i].Received) <= pause; i-- {
 		if belongs(&all[i]) {
 			before = append(before, all[i])
 			first = i
 		}
 	}
-	for i := at + 1; i < len(all) && all[i].Received.Sub(all[last].Received) <= pause; i++ {
+	for i := at + 1; i < len(all) && len(after) < burstAround &&
+		all[i].Received.Sub(all[last].Received) <= pause; i++ {
 		if belongs(&all[i]) {
 			after = append(after, all[i])
 			last = i
@@ -80,6 +83,15 @@ func sameWork(all []keptRequest, at int) []keptRequest {
 	}
 	slices.Reverse(before)
 	return slices.Concat(before, all[at:at+1], after)
+}
+
+// related is a request of a burst, around another one.
+type related struct {
+	summary
+	After time.Duration `json:"after"` // the first one, in nanoseconds
+	// Near is set if it is for the same object, or one that is named after it, as a ReplicaSet is
+	// after its Deployment.
+	Near bool `json:"near"`
 }
 
 // objectName is the name of an object.
@@ -148,12 +160,20 @@ type answered struct {
 	Steps    []step        `json:"steps"`
 	// Message is why the control plane has refused the request.
 	Message string `json:"message,omitempty"`
+	// Causes are all reasons for which it has, if there are several.
+	Causes []cause `json:"causes,omitempty"`
 	// Body is the body of the response, in a form for people.
 	Body string `json:"body,omitempty"`
 	// Created is the name of an object that the guided walk has created and deleted, and Left is
 	// why it could not delete it.
 	Created string `json:"created,omitempty"`
 	Left    string `json:"left,omitempty"`
+}
+
+// cause is what is wrong with a field of an object.
+type cause struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
 }
 
 // shown returns steps for the page.
@@ -213,7 +233,7 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveRelated returns the requests that seem to belong to the same work as one of the latest.
+// serveRelated returns the requests of the burst that one of the latest belongs to.
 func (s *Server) serveRelated(w http.ResponseWriter, r *http.Request) {
 	id, ok := idOf(w, r)
 	if !ok {

@@ -294,6 +294,12 @@ func (s *Server) try(ctx context.Context, a attempt) (*answered, error) {
 		var status metav1.Status
 		if json.Unmarshal(received, &status) == nil {
 			result.Message = hide.values.Hide(status.Message)
+			if status.Details != nil {
+				for _, c := range status.Details.Causes {
+					result.Causes = append(result.Causes,
+						cause{c.Field, hide.values.Hide(c.Message)})
+				}
+			}
 		}
 	}
 	if a.Path == walkPath && response.StatusCode == http.StatusCreated {

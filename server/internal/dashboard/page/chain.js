@@ -1,25 +1,48 @@
 // The chain: the requests of all clients on their way.
 
+import {showBox} from "./box.js";
 import {$, $$, changed, el, go, hash, hush, later, listen, query, say} from "./dom.js";
 import {codeSign, count, path, time} from "./format.js";
-import {places, sendDot, showLinks} from "./picture.js";
+import {showInventory} from "./inventory.js";
+import {boxes, choose, sendDot, showFlow, showWalk} from "./picture.js";
 import {closeRequest, openRequest} from "./request.js";
+import {enterWalk, stepAt} from "./walk.js";
 
 const maxRows = 100, dotsPerEvent = 8, seconds = 10;
 let recent = []; // {at, groups, dropped, hidden}: what passed in the last seconds
-let paused = false, listened = null;
+let paused = false, listened = null, hung = null;
 
-const filters = ["method", "path", "user", "agent", "code", "slow", "end", "loops"];
+const filters = ["method", "path", "user", "agent", "code", "slow", "at", "loops"];
 const form = $("#filter").elements;
 
+const tabOf = q => ["inventory", "walk"].includes(q.get("tab")) ? q.get("tab") : "";
+
 export function enterChain() {
-	const q = query();
+	const q = query(), tab = tabOf(q);
+	if (q.has("end")) return go(changed({end: "", at: q.get("end")}), true); // an old address
+	const at = tab || !boxes.some(b => b.dataset.box === q.get("at")) ? "" : q.get("at");
+	for (const link of $$("#view-chain .tabs a")) {
+		if (link.dataset.tab === tab) link.setAttribute("aria-current", "page");
+		else link.removeAttribute("aria-current");
+	}
+	$("#traffic").hidden = tab !== "";
+	$("#walk").hidden = tab !== "walk";
+	$("#by-kind").hidden = at !== "";
+	$("#under").classList.toggle("boxed", at !== "");
+	choose(at);
+	showBox(at);
+	const hangs = tab === "inventory" ? "all" : at;
+	if (hung !== hangs) showInventory(hangs); // not at each change of the filter
+	hung = hangs;
+	if (tab === "walk") enterWalk();
+	else showWalk(null);
 	for (const name of filters) {
-		if (name === "end" || form[name] === document.activeElement) continue;
+		if (name === "at" || form[name] === document.activeElement) continue;
 		if (name === "loops") form.loops.checked = q.has("loops");
 		else form[name].value = q.get(name) ?? "";
 	}
-	const selected = new URLSearchParams(filters.filter(f => q.get(f)).map(f => [f, q.get(f)]));
+	const selected = new URLSearchParams(filters.map(f => [f, f === "at" ? at : q.get(f)])
+		.filter(([, value]) => value));
 	const problem = filterProblem(selected);
 	say("#live-failed", problem);
 	if (!problem && !paused && listened !== String(selected)) {
@@ -28,10 +51,11 @@ export function enterChain() {
 		$("#requests tbody").replaceChildren();
 		listen("live", "/live?" + selected, {
 			passed: showPassed,
+			flow: showFlow,
 			failed: sentence => say("#live-failed", sentence),
 		}, sentence => say("#live-failed", sentence));
 	}
-	$("#filter-clear").hidden = selected.size === 0;
+	$("#filter-clear").hidden = selected.size === (at ? 1 : 0);
 	showRates();
 	if (q.get("request")) openRequest(q.get("request"), q.get("with"));
 	else closeRequest();
@@ -49,7 +73,7 @@ function filterProblem(q) {
 }
 
 export function leaveChain() {
-	listened = null;
+	listened = hung = null;
 	closeRequest();
 }
 
@@ -105,7 +129,7 @@ const merge = (into, took) => {
 export function showRates() {
 	const now = performance.now();
 	recent = recent.filter(r => now - r.at < seconds * 1000);
-	const groups = new Map(), passedBy = new Map(), endedAt = new Set(), all = new Map();
+	const groups = new Map(), all = new Map();
 	let perSecond = 0, dropped = 0, hidden = 0;
 	for (const {at, groups: some, dropped: missing, hidden: loops} of recent) {
 		dropped += missing;
@@ -117,15 +141,9 @@ export function showRates() {
 			merge(sum.times, g.took);
 			merge(all, g.took);
 			groups.set(key, sum);
-			if (now - at > 2000) continue;
-			perSecond += g.count / 2;
-			endedAt.add(g.end);
-			for (const place of places.slice(0, places.indexOf(g.end) + 1)) {
-				passedBy.set(place, g.count / 2 + (passedBy.get(place) ?? 0));
-			}
+			if (now - at <= 2000) perSecond += g.count / 2;
 		}
 	}
-	showLinks(passedBy, endedAt, query().get("end"));
 	if (paused) return;
 	$("#pace").textContent = `${Math.ceil(perSecond)} requests/s` +
 		(dropped ? `, and ${dropped} that came too fast to be followed` : "");
@@ -150,12 +168,16 @@ for (const name of ["path", "user", "agent", "code", "slow"]) {
 form.method.addEventListener("change", e => go(changed({method: e.target.value}), true));
 form.loops.addEventListener("change", e =>
 	go(changed({loops: e.target.checked ? 1 : ""}), true));
-for (const link of $$("#links button")) {
-	const {place} = link.parentElement.dataset;
-	link.addEventListener("click", () =>
-		go(changed({end: query().get("end") === place ? "" : place})));
+for (const box of boxes) {
+	const {box: name} = box.dataset;
+	box.addEventListener("click", () => {
+		const q = query();
+		if (tabOf(q) === "walk") return stepAt(name);
+		go(changed({tab: "", at: q.get("at") === name ? "" : name}));
+	});
 }
-$("#filter-clear").addEventListener("click", () => go(hash("chain")));
+$("#filter-clear").addEventListener("click", () =>
+	go(hash("chain", {at: query().get("at")})));
 $("#pause").addEventListener("click", e => {
 	paused = !paused;
 	e.target.setAttribute("aria-pressed", paused);

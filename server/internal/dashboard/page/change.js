@@ -2,17 +2,22 @@
 // goes through the form's handler on the server, which refuses it if the dashboard is read-only.
 
 import {$, ask, button, el, say, writes} from "./dom.js";
+import {Editor} from "./editor.js";
 import {count} from "./format.js";
 import {difference} from "./yaml.js";
 
 const pathOf = o => (o.k.group ? `/apis/${o.k.group}` : "/api") + `/${o.k.version}` +
 	(o.inside ? `/namespaces/${o.inside}` : "") + `/${o.k.resource}/${o.name}`;
 
+const attempt = (method, path, body) => ask("/try", {method, path, body: typeof body === "string"
+	? body : body ? JSON.stringify(body) : "", as: "", groups: []});
+
+const refusal = a => a.message || `The control plane answered ${a.code}.`;
+
 // send sends a request. It throws the sentence of a refusal, also one of the control plane.
 async function send(method, path, body) {
-	const a = await ask("/try", {method, path, body: typeof body === "string" ? body
-		: body ? JSON.stringify(body) : "", as: "", groups: []});
-	if (a.code >= 400) throw a.message || `The control plane answered ${a.code}.`;
+	const a = await attempt(method, path, body);
+	if (a.code >= 400) throw refusal(a);
 	return a;
 }
 
@@ -41,7 +46,7 @@ export function actions(o, now) {
 // open opens the dialog with what is done. It returns the sentence at its end.
 function open(title, ...content) {
 	const dialog = $("#change"), opener = document.activeElement;
-	const problem = el("p", {class: "problem", role: "alert", hidden: true});
+	const problem = el("div", {class: "problem", role: "alert", hidden: true});
 	$("#change-title").textContent = title;
 	$("#change-body").replaceChildren(...content, problem);
 	dialog.onclose = () => opener?.isConnected && opener.focus();
@@ -65,37 +70,64 @@ async function doing(e, problem, f) {
 	}
 }
 
+// withoutStatus returns an object without its status, and the status. An edit does not change it.
+function withoutStatus(yaml) {
+	const [status = ""] = yaml.match(/^status:.*\n(?:[ -].*\n|\n)*/m) ?? [];
+	return [yaml.replace(status, ""), status];
+}
+
+// problemsOf returns everything that is wrong with an object, as a list. For unknown fields, the
+// server refuses it before it looks at the values of the others, so it is asked again without them.
+async function problemsOf(path, body, strict) {
+	const unknown = [...(strict.message ?? "").matchAll(/(?:unknown|duplicate) field "([^"]+)"/g)]
+		.map(([message, field]) => ({field, message}));
+	const rest = unknown.length ? await attempt("PUT", `${path}?dryRun=All`, body) : strict;
+	if (rest.code < 400) return unknown;
+	return [...unknown, ...rest.causes ?? [{field: "", message: refusal(rest)}]];
+}
+
 function edit(o, now) {
 	const original = now().yaml;
-	const text = el("textarea", {class: "code", rows: 20, spellcheck: "false", name: "yaml",
-		"aria-label": "The object as YAML"});
-	text.value = original;
+	const [shown, status] = withoutStatus(original);
+	const editor = new Editor("The object as YAML", shown.trimEnd());
+	const path = pathOf(o);
+	const body = () => editor.value.trimEnd() + "\n" + status;
 	const result = el("div", {"aria-live": "polite"});
 	let checked = null;
 	const save = button("Save", e => doing(e, problem, () => send("PUT",
-		pathOf(o) + "?fieldValidation=Strict", checked)), {class: "main", disabled: true});
+		path + "?fieldValidation=Strict", checked)), {class: "main", disabled: true});
 	const check = button("Check", async e => {
 		e.target.disabled = true;
 		say(problem, "");
+		editor.mark([]);
 		result.replaceChildren();
 		try {
-			const value = text.value;
-			const a = await send("PUT", pathOf(o) + "?dryRun=All&fieldValidation=Strict", value);
+			const value = body();
+			const a = await attempt("PUT", path + "?dryRun=All&fieldValidation=Strict", value);
+			if (a.code >= 400) {
+				const all = await problemsOf(path, value, a);
+				problem.replaceChildren(editor.mark(all));
+				problem.hidden = false;
+				return;
+			}
 			const differs = difference(original, a.body);
 			result.replaceChildren(el("h3", {}, differs ? "What the server would change"
 				: "The server would change nothing"), differs ?? "");
 			checked = value;
-			save.disabled = !differs || text.value !== value;
+			save.disabled = !differs || body() !== value;
 		} catch (sentence) {
-			say(problem, String(sentence));
+			const [, line] = /\bline (\d+)/.exec(sentence) ?? []; // that is not YAML
+			problem.replaceChildren(editor.mark([{field: "", message: String(sentence),
+				line: Number(line ?? 0)}]));
+			problem.hidden = false;
 		} finally {
 			e.target.disabled = false;
 		}
 	});
-	text.addEventListener("input", () => save.disabled = true);
-	const problem = open(`Edit ${o.name}`, text, el("div", {class: "bar"}, check, save,
+	editor.element.addEventListener("input", () => save.disabled = true);
+	const problem = open(`Edit ${o.name}`, editor.element, el("div", {class: "bar"}, check, save,
 		el("span", {class: "empty"}, "Check sends it to the server, which validates it and keeps " +
-			"nothing. Save sends the same again.")), result);
+			"nothing. Save sends the same again. The status is left as it is.")), result);
 }
 
 function scale(o, now) {

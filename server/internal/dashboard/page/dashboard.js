@@ -2,26 +2,30 @@
 // in it. A view is entered again whenever that changes.
 
 import {enterChain, leaveChain} from "./chain.js";
-import {$, $$, hush} from "./dom.js";
+import {$, $$, hash, hush, query} from "./dom.js";
 import {enterHome, leaveHome} from "./home.js";
-import {enterInventory} from "./inventory.js";
 import {enterObjects, leaveObjects} from "./objects.js";
 import {enterSearch} from "./search.js";
 import {enterTry} from "./try.js";
-import {enterWalk} from "./walk.js";
 
 const nothing = () => {};
 
 const views = {
 	home: [enterHome, leaveHome], chain: [enterChain, leaveChain],
-	inventory: [enterInventory, nothing], objects: [enterObjects, leaveObjects],
-	search: [enterSearch, nothing], try: [enterTry, nothing], walk: [enterWalk, nothing],
+	objects: [enterObjects, leaveObjects], search: [enterSearch, nothing], try: [enterTry, nothing],
 };
+
+// The views that have become parts of the chain.
+const moved = ["inventory", "walk"];
 
 let current = "";
 
 function enter() {
-	const [name] = location.hash.slice(1).split("?");
+	let [name] = location.hash.slice(1).split("?");
+	if (moved.includes(name)) {
+		history.replaceState(null, "", hash("chain", {...Object.fromEntries(query()), tab: name}));
+		name = "chain";
+	}
 	const view = Object.hasOwn(views, name) ? name : "home";
 	if (document.hidden || view !== current) {
 		if (current) views[current][1]();

@@ -1,11 +1,15 @@
-// What happens at each place of the chain, the file of the code, and the walk of the tour that
-// shows it. A test looks whether the files exist.
+// What happens at each box and step of the chain, the file of the code, and the walk of the tour
+// that shows it. A test looks whether the files exist.
 
-export const source = "https://github.com/kinproc/kinproc/blob/main/";
+import {el} from "./dom.js";
+
+const source = "https://github.com/kinproc/kinproc/blob/main/";
 
 const request = "docs/tour/1-request.md", write = "docs/tour/5-write.md";
 
-export const explained = {
+const explained = {
+	"clients": ["People with kubectl, controllers, control loops and kubelets: all of them send " +
+		"requests to the chain. A watch is one request that stays open.", "server/clients.go", request],
 	"authentication": ["A client certificate, a token or the headers of a proxy say who asks. " +
 		"Without any of them, the user is anonymous.", "server/internal/auth/authentication.go", request],
 	"flow control": ["Priority and fairness finds the flow schema of the request. Its priority " +
@@ -16,10 +20,15 @@ export const explained = {
 	"aggregator": ["The first server looks for the APIService of the group version. If that names " +
 		"a service, the request goes to an extension API server; otherwise to the next server.",
 	"chain/aggregator/aggregator.go", request],
-	"core": ["The second server has the built-in kinds. Pod is one of them, so the request goes no " +
-		"further.", "chain/core/groups.go", request],
+	"extension servers": ["Programs that serve group versions of their own. An APIService names the " +
+		"service to which the aggregator proxies their requests.", "chain/aggregator/link.go",
+	"docs/tour/3-aggregated.md"],
+	"core": ["The second server has the built-in kinds, such as Pod. Other requests go to the next " +
+		"server.", "chain/core/groups.go", request],
 	"extensions": ["The third server has the kinds that CustomResourceDefinitions define.",
 		"chain/extensions/extensions.go", request],
+	"webhooks": ["Programs that a server asks before it stores an object: they may change the object, " +
+		"or refuse the request.", "chain/admission.go", write],
 	"not found": ["No server serves the path.", "chain/chain.go", request],
 	"body": ["The body of the request is read, up to a limit.", "chain/bodies.go", write],
 	"decoding": ["The body becomes an object of the version that the server works with, and gets " +
@@ -42,3 +51,13 @@ export const explained = {
 	"encoding": ["The object is converted to the version that the client asked for, and encoded " +
 		"for the response.", "chain/bodies.go", write],
 };
+
+const outer = file => el("a", {href: source + file, target: "_blank", rel: "noopener noreferrer"},
+	file);
+
+// explain returns what happens at a box or a step, with links to the code and the tour.
+export function explain(at) {
+	const [text, file, tour] = explained[at] ?? ["", "chain/chain.go", "docs/tour/README.md"];
+	return [el("p", {}, text),
+		el("p", {class: "where"}, "The code: ", outer(file), " · The tour: ", outer(tour))];
+}

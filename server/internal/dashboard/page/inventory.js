@@ -1,44 +1,75 @@
-// The inventory: what hangs on the chain.
+// The inventory: what hangs on the chain, or on one of its boxes.
 
-import {$, ask, el, objectHash} from "./dom.js";
+import {$, $$, ask, el, objectHash} from "./dom.js";
 import {count, signed, soft, tallies} from "./format.js";
 import {fill} from "./table.js";
 
 const roles = {
-	aggregator: "passes requests to extension API servers, and serves APIServices itself",
+	aggregator: "serves APIServices itself",
+	"extension servers": "get the requests for these from the aggregator",
 	core: "serves the built-in kinds",
 	extensions: "serves CustomResourceDefinitions and custom resources",
 };
 
-export async function enterInventory() {
+let shown = "", asked = 0;
+
+// showInventory shows what hangs on a box, or on all of them, or nothing.
+export async function showInventory(box) {
+	let parts = 0;
+	for (const part of $$("#hangs [data-boxes]")) {
+		part.hidden = box !== "all" && !part.dataset.boxes.split(",").includes(box);
+		parts += !part.hidden;
+	}
+	$("#hangs").hidden = parts === 0;
+	shown = box;
+	const mine = ++asked;
+	if (parts === 0) return;
 	const said = $("#inventory-state");
 	said.textContent = "loading…";
 	try {
-		showInventory(await ask("/inventory"));
-		const counts = await ask("/counts");
-		fill($("#counts"), ["Kind", "Group?", "Objects", "State"],
-			counts.sort((a, b) => b.count - a.count).map(c => [el("a", {href: objectHash(c)}, c.kind),
-				soft(c.group), c.count, c.states ? tallies(c.states) : ""]), "no objects");
+		const i = await ask("/inventory");
+		if (mine !== asked) return;
+		fillIn(i);
+		if (!$("#counts").closest("[hidden]")) {
+			const all = await ask("/counts");
+			if (mine !== asked) return;
+			const on = linksOf(i), links = ["core", "extensions", "extension servers"];
+			const counts = links.includes(box) ? all.filter(c =>
+				on.get(c.group ? `${c.group}/${c.version}` : c.version) === box) : all;
+			fill($("#counts"), ["Kind", "Group?", "Objects", "State"],
+				counts.sort((a, b) => b.count - a.count).map(c => [el("a", {href: objectHash(c)}, c.kind),
+					soft(c.group), c.count, c.states ? tallies(c.states) : ""]), "no objects");
+		}
 		said.textContent = "as of " + new Date().toLocaleTimeString();
 	} catch (sentence) {
-		said.textContent = sentence;
+		if (mine === asked) said.textContent = String(sentence);
 	}
 }
 
-function showInventory(i) {
+const linkOf = v => v.by ? "extension servers" : v.link;
+
+const linksOf = i => new Map((i.versions ?? []).map(v => [v.version, linkOf(v)]));
+
+function fillIn(i) {
 	$("#problems").replaceChildren(...(i.problems ?? []).map(p => el("p", {class: "problem"}, p)));
 	const broken = new Set((i.apiServices ?? []).filter(c => !c.good).map(c => c.object));
 	const name = v => v.includes("/") ? v.split("/").reverse().join(".") : v + ".";
-	$("#versions").replaceChildren(...Object.keys(roles).map(link =>
+	const links = Object.keys(roles).filter(l => shown === "all" || l === shown);
+	$("#versions").replaceChildren(...links.map(link =>
 		el("div", {class: "card"}, el("h4", {}, link), el("p", {class: "empty"}, roles[link]),
 			el("ul", {tabindex: 0, role: "list", "aria-label": `Group versions that the ${link} serves`},
-				...(i.versions ?? []).filter(v => v.link === link).map(v => el("li", {},
+				...(i.versions ?? []).filter(v => linkOf(v) === link).map(v => el("li", {},
 					signed(broken.has(name(v.version)) ? "failing" : "ready", soft(v.version)),
 					el("span", {class: "quiet"}, v.by ? soft("→ " + v.by) : count(v.kinds, "kind"))))))));
 	fill($("#loops"), ["Loop", "State"],
 		(i.loops ?? []).sort((a, b) => b.value - a.value).map(l => [soft(l.name), l.value
 		? signed("ready", "runs") : signed("done", "waits for its first object")]),
 	"no control loops are reported");
+	fill($("#hooks"), ["Webhook", "Asks", "If it fails"], (i.webhooks ?? []).map(h => [
+		el("a", {href: objectHash({group: "admissionregistration.k8s.io", version: "v1",
+			resource: h.kind + "webhookconfigurations"}, "", h.configuration)}, soft(h.name)),
+		soft(h.asks), h.policy === "Ignore" ? "it is left out" : "the request is refused"]),
+	"no webhooks");
 	fill($("#watches"), ["Resource", "Watches"], (i.watches ?? []).map(w =>
 		[soft(w.name), w.value]), "no watches");
 	fill($("#nodes"), ["Node", "State", "Capacity?"], (i.nodes ?? []).map(n => [
@@ -54,4 +85,4 @@ function showInventory(i) {
 		"no APIServices");
 }
 
-$("#refresh").addEventListener("click", enterInventory);
+$("#refresh").addEventListener("click", () => showInventory(shown));

@@ -2,8 +2,8 @@
 
 import {common} from "./compare.js";
 import {latest} from "./chain.js";
-import {$, ask, button, changed, el, go} from "./dom.js";
-import {clock, codeSign, count, path, soft, time} from "./format.js";
+import {$, ask, button, changed, el, go, hash} from "./dom.js";
+import {clock, codeSign, colorOf, count, path, soft, time} from "./format.js";
 import {sides} from "./yaml.js";
 
 let opened = "";
@@ -24,7 +24,8 @@ export async function openRequest(id, other) {
 		const [a, b] = await Promise.all([ask("/live/" + id), other ? ask("/live/" + other) : null]);
 		$("#request-title").replaceChildren(b ? "Two requests" : el("span", {}, a.method, " ",
 			path(a.path)));
-		content = b ? compared(a, b) : showAnswered(a);
+		content = b ? compared(a, b) : [...showAnswered(a), el("p", {}, el("a", {href:
+			hash("chain", {tab: "walk", of: id})}, "Walk it along the chain"))];
 		rest = b ? null : related(a);
 	} catch (sentence) {
 		$("#request-title").textContent = `Request ${id}`;
@@ -45,7 +46,7 @@ export async function openRequest(id, other) {
 }
 
 // nest returns the steps as a tree: a step is inside of the one during which it took place. Self is
-// the time of a step in which no step inside of it took place.
+// the time of a step in which no step inside of it took place, and gaps are when that was.
 export function nest(steps, total) {
 	const root = {children: [], start: 0, end: total};
 	const open = [root];
@@ -58,12 +59,14 @@ export function nest(steps, total) {
 	}
 	const measure = node => {
 		node.children.forEach(measure);
-		let covered = 0, until = node.start;
-		for (const child of node.children) {
-			covered += Math.max(0, Math.min(child.end, node.end) - Math.max(child.start, until));
+		node.gaps = [];
+		let until = node.start;
+		for (const child of [...node.children, {start: node.end, end: node.end}]) {
+			const next = Math.min(child.start, node.end);
+			if (next > until) node.gaps.push([until, next]);
 			until = Math.max(until, child.end);
 		}
-		node.self = Math.max(0, node.end - node.start - covered);
+		node.self = node.gaps.reduce((sum, [from, to]) => sum + to - from, 0);
 	};
 	measure(root);
 	return root;
@@ -101,17 +104,25 @@ export function showAnswered(a) {
 		if (node.step.object) before = node.step.object;
 		for (const child of node.children) add(child, level + 1);
 		if (rest) list.append(unnamed(`rest of ${node.step.at}`, besides[node.step.at] ??
-			"what it did besides these steps", node.self, level + 1));
+			"what it did besides these steps", node, total, level + 1));
 	};
 	root.children.forEach(node => add(node, 0));
 	const {at, decision} = a.received ? outside : way;
-	list.append(unnamed(at, decision, root.self, 0));
+	list.append(unnamed(at, decision, root, total, 0));
 	list.append(el("li", {class: "sum"}, el("b", {}, "sum"),
 		el("span", {class: "why"}, "of the time of each step itself"), el("span", {class: "track"}),
 		el("span", {class: "time"}, time(total)),
 		el("span", {class: "time self", "data-sum": sumOf(root)}, time(sumOf(root)))));
 	return [outcome, axis(total), list];
 }
+
+// visible returns a text with its control characters written out. The key from which etcd continues
+// a list ends with NUL.
+const visible = text => text.replace(/[\0-\x1f\x7f]/g, c =>
+	c === "\0" ? "\\0" : "\\x" + c.charCodeAt(0).toString(16).padStart(2, "0"));
+
+// said returns what a step decided, and why.
+export const said = step => visible(step.decision + (step.reason ? ` (${step.reason})` : ""));
 
 // besides is what the servers do beside their steps.
 const besides = {
@@ -120,37 +131,51 @@ const besides = {
 	extensions: "routing, schemas, plugins that had nothing to say, copies and conversions",
 };
 
-function unnamed(at, decision, took, level) {
+// bar returns a part of the axis.
+function bar(from, to, total) {
+	const filled = el("span", {class: "filled"});
+	filled.style.left = 100 * from / total + "%";
+	filled.style.width = Math.max(100 * (to - from) / total, .4) + "%";
+	return filled;
+}
+
+// unnamed returns the row of what a step did itself, between the steps inside of it.
+function unnamed(at, decision, node, total, level) {
+	const bars = node.gaps.filter(([from, to]) => to - from > total / 500)
+		.map(([from, to]) => bar(from, to, total));
 	const row = el("li", {class: "unnamed"}, el("b", {}, at), el("span", {class: "why"}, decision),
-		el("span", {class: "track", "aria-hidden": true}), el("span", {class: "time"}),
-		el("span", {class: "time self"}, time(took)));
+		el("span", {class: "track", "aria-hidden": true}, ...bars), el("span", {class: "time"}),
+		el("span", {class: "time self"}, time(node.self)));
 	row.style.setProperty("--level", level);
 	return row;
 }
 
 const sumOf = node => node.self + node.children.reduce((n, child) => n + sumOf(child), 0);
 
-// axis returns the scale of the bars.
-function axis(total) {
+// axisMarks returns the times along the bars.
+function axisMarks(total) {
 	const marks = [0, .25, .5, .75, 1].map(share => {
 		const mark = el("span", {}, time(total * share));
 		mark.style.left = 100 * share + "%";
 		return mark;
 	});
+	return el("div", {class: "marks"}, ...marks);
+}
+
+// axis returns the scale of the bars.
+function axis(total) {
 	return el("div", {class: "axis", "aria-hidden": true}, el("b", {}, "step"),
-		el("span", {class: "why"}, "decision"), el("div", {class: "marks"}, ...marks),
+		el("span", {class: "why"}, "decision"), axisMarks(total),
 		el("span", {class: "time"}, "took"), el("span", {class: "time self"}, "itself"));
 }
 
 function stepRow(node, total, level, before, rest) {
 	const {step} = node;
-	const bar = el("span", {class: "filled"});
-	bar.style.left = 100 * step.start / total + "%";
-	bar.style.width = Math.max(100 * step.took / total, .4) + "%";
 	const row = el("li", {"data-at": step.at},
 		el("b", {}, step.at),
-		el("span", {class: "why"}, soft(step.decision + (step.reason ? ` (${step.reason})` : ""))),
-		el("span", {class: "track", "aria-hidden": true}, bar),
+		el("span", {class: "why"}, soft(said(step))),
+		el("span", {class: "track", "aria-hidden": true},
+			bar(step.start, step.start + step.took, total)),
 		el("span", {class: "time"}, time(step.took)),
 		el("span", {class: "time self"}, rest ? "" : time(node.self)),
 		change(step, before));
@@ -171,30 +196,42 @@ export function change(step, before) {
 	return what;
 }
 
-// related returns the requests of the same work, and the choice of one to compare with.
+// related returns the burst that a request belongs to, on one axis of time, and the choice of one
+// to compare with.
 async function related(a) {
-	const same = await ask(`/live/${a.id}/related`);
-	const began = Date.parse(same[0].received);
-	const rows = same.map(r => el("tr", {class: r.id === a.id ? "here" : null},
-		el("td", {class: "number wide"}, `+${Date.parse(r.received) - began} ms`),
-		el("td", {}, r.method),
-		el("td", {class: "pathcell"}, r.id === a.id ? path(r.path)
-			: el("a", {href: changed({request: r.id, with: ""})}, path(r.path))),
-		el("td", {}, codeSign(r.code)), el("td", {class: "number"}, time(r.took)),
-		el("td", {}, r.id === a.id ? "this one"
-			: el("a", {href: changed({request: a.id, with: r.id})}, "compare"))));
+	const burst = await ask(`/live/${a.id}/related`);
+	const total = Math.max(...burst.map(r => r.after + r.took));
+	const rows = burst.map(r => {
+		const part = bar(r.after, r.after + r.took, total);
+		part.classList.add(colorOf(r.code));
+		return el("tr", {class: r.id === a.id ? "here" : null, "data-near": r.near},
+			el("td", {class: "number wide"}, "+" + time(r.after)),
+			el("td", {}, r.method),
+			el("td", {class: "pathcell"}, r.id === a.id ? path(r.path)
+				: el("a", {href: changed({request: r.id, with: ""})}, path(r.path))),
+			el("td", {class: "steps", "aria-hidden": true}, el("span", {class: "track"}, part)),
+			el("td", {}, codeSign(r.code)), el("td", {class: "number"}, time(r.took)),
+			el("td", {}, r.id === a.id ? "this one"
+				: el("a", {href: changed({request: a.id, with: r.id})}, "compare")));
+	});
+	const near = burst.filter(r => r.near).length;
+	const only = el("input", {type: "checkbox", name: "near", onchange: () => rows.forEach(row =>
+		row.hidden = only.checked && row.dataset.near === "false")});
 	const others = latest().filter(r => r.id !== String(a.id));
 	const choice = el("select", {name: "with"}, el("option", {value: ""}, "choose a request"),
 		...others.map(r => el("option", {value: r.id}, r.text)));
 	choice.addEventListener("change", () => go(changed({request: a.id, with: choice.value})));
 	return el("div", {class: "related"},
-		el("h3", {}, "All requests of this work"),
-		el("p", {class: "empty"}, `${count(same.length, "request")} of ${a.client || "this client"} ` +
-			"for the same object, or one named after it, without a pause of a second: " +
-			"of a control loop, that is a reconcile."),
+		el("h3", {}, "The burst"),
+		el("p", {class: "empty"}, `${count(burst.length, "request")} of ${a.client || "this client"} ` +
+			`in ${time(total)}, without a pause of a second: of a control loop, that is a reconcile, or ` +
+			"several at once."),
+		near < burst.length ? el("label", {class: "check"}, only,
+			`only the ${near} for the same object, or one named after it`) : null,
 		el("table", {class: "plain fixed"}, el("thead", {}, el("tr", {}, ...[["After", "number wide"],
-			["Method"], ["Path"], ["Code"], ["Took", "number"], [""]].map(([h, c]) =>
-			h ? el("th", {scope: "col", class: c}, h) : el("td")))), el("tbody", {}, ...rows)),
+			["Method"], ["Path"], ["", "when"], ["Code"], ["Took", "number"], [""]].map(([h, c]) =>
+			h ? el("th", {scope: "col", class: c}, h)
+				: el("td", {class: c}, ...c ? [axisMarks(total)] : [])))), el("tbody", {}, ...rows)),
 		el("label", {class: "compare"}, "Compare with", choice));
 }
 
@@ -223,17 +260,17 @@ function compared(a, b) {
 	el("td", {class: "number"}, x == null || y == null ? "" :
 		(y >= x ? "+" : "−") + time(Math.abs(y - x))),
 	el("td", {class: "quiet wide"}, soft(decisions))));
-	const say = s => s.decision + (s.reason ? ` (${s.reason})` : "");
 	for (let i = 0, j = 0; i < one.length || j < two.length;) {
 		const [s, t] = [a.steps[i], b.steps[j]];
 		if (s && !same.old.has(i)) {
-			row(s.at, selfA.get(s), null, say(s));
+			row(s.at, selfA.get(s), null, said(s));
 			i++;
 		} else if (t && !same.now.has(j)) {
-			row(t.at, null, selfB.get(t), say(t));
+			row(t.at, null, selfB.get(t), said(t));
 			j++;
 		} else {
-			row(s.at, selfA.get(s), selfB.get(t), say(s) === say(t) ? say(s) : `${say(s)} → ${say(t)}`);
+			const [one, other] = [said(s), said(t)];
+			row(s.at, selfA.get(s), selfB.get(t), one === other ? one : `${one} → ${other}`);
 			i++;
 			j++;
 		}
