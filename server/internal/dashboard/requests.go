@@ -161,7 +161,7 @@ type answered struct {
 	// Message is why the control plane has refused the request.
 	Message string `json:"message,omitempty"`
 	// Causes are all reasons for which it has, if there are several.
-	Causes []cause `json:"causes,omitempty"`
+	Causes []fieldError `json:"causes,omitempty"`
 	// Body is the body of the response, in a form for people.
 	Body string `json:"body,omitempty"`
 	// Created is the name of an object that the guided walk has created and deleted, and Left is
@@ -170,8 +170,8 @@ type answered struct {
 	Left    string `json:"left,omitempty"`
 }
 
-// cause is what is wrong with a field of an object.
-type cause struct {
+// fieldError is what is wrong with a field of an object.
+type fieldError struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
 }

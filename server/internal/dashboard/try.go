@@ -297,7 +297,7 @@ func (s *Server) try(ctx context.Context, a attempt) (*answered, error) {
 			if status.Details != nil {
 				for _, c := range status.Details.Causes {
 					result.Causes = append(result.Causes,
-						cause{c.Field, hide.values.Hide(c.Message)})
+						fieldError{c.Field, hide.values.Hide(c.Message)})
 				}
 			}
 		}
