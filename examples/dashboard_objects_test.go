@@ -206,7 +206,7 @@ func testVersions(t *testing.T, b *browser, k *kubectl.Kubectl) {
 			getComputedStyle(i).backgroundColor)).size`); colors < 2 {
 			t.Errorf("the marks have %d colors", colors)
 		}
-		p.until(`document.querySelector(".legend").textContent.includes("deployment-controller")`)
+		p.until(`document.querySelector(".writers").textContent.includes("deployment-controller")`)
 		p.click(`.pick [data-key="versions people"]`)
 		p.until(fmt.Sprintf(marked, counts[1], counts[1]))
 		p.until(`!document.querySelector(".versions").textContent.includes("deployment-controller")`)

@@ -62,7 +62,7 @@ export function historyOf(h) {
 		mark.style.left = last ? `${100 * i / last}%` : "50%";
 		return mark;
 	}));
-	const legend = el("ul", {class: "legend", "aria-label": "Writers"}, ...writers(shown).map(w =>
+	const legend = el("ul", {class: "writers", "aria-label": "Writers"}, ...writers(shown).map(w =>
 		el("li", {}, el("i", {class: by.get(w.name).mark, "aria-hidden": true}), middle(w.name),
 			el("span", {class: "quiet"}, ` ${w.n}`))));
 	const link = v => changed({rev: v === shown[last] ? "" : v.revision});
