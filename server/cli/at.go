@@ -78,7 +78,7 @@ func parseAt(cmd *cobra.Command, args []string) (at string, command []string, er
 	if i := slices.Index(args, "--"); i >= 0 {
 		args, command = args[:i], args[i+1:]
 	}
-	if n := len(args); n > 0 && isNumber(strings.TrimPrefix(args[n-1], "-")) {
+	if n := len(args); n > 0 && hasDigit(strings.TrimPrefix(args[n-1], "-")) {
 		args, at = args[:n-1], args[n-1]
 	}
 	if err := cmd.Flags().Parse(args); err != nil {
@@ -93,8 +93,8 @@ func parseAt(cmd *cobra.Command, args []string) (at string, command []string, er
 	return at, command, nil
 }
 
-// isNumber reports whether a text begins with a digit.
-func isNumber(text string) bool { return text != "" && text[0] >= '0' && text[0] <= '9' }
+// hasDigit reports whether a text begins with a digit.
+func hasDigit(text string) bool { return text != "" && text[0] >= '0' && text[0] <= '9' }
 
 func newForkCmd(s streams) *cobra.Command {
 	var kubeconfig, text string
@@ -155,7 +155,7 @@ func parseMoment(text string, now time.Time) (moment, error) {
 
 // parseTime returns the time that a text describes. Seconds without a fraction end at the next one.
 func parseTime(text string, now time.Time) (time.Time, error) {
-	if ago := strings.TrimPrefix(text, "-"); isNumber(ago) {
+	if ago := strings.TrimPrefix(text, "-"); hasDigit(ago) {
 		if d, err := time.ParseDuration(ago); err == nil {
 			return now.Add(-d), nil
 		}

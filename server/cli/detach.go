@@ -13,8 +13,9 @@ import (
 	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
 )
 
-// startDetached starts the control plane in a separate process with the same arguments, in a directory,
-// or the working directory if that is empty. It returns when that process is ready or has failed.
+// startDetached starts the control plane in a separate process with the same arguments, in a
+// directory, or in the working directory if that is empty. It returns when that process is ready or
+// has failed.
 //
 // Until then, the process writes to pipes. When it is ready, it prints the screen, and closes its
 // ends of the pipes by switching its output to the log file.

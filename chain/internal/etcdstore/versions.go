@@ -272,8 +272,8 @@ func (b *Backend) VersionAt(
 	return &v, nil
 }
 
-// RevisionAt returns the newest revision that was written at a time or earlier, as far as it is known
-// who wrote it. Otherwise it returns a StatusError with the reason Expired.
+// RevisionAt returns the newest revision that was written at a time or earlier, among those of
+// which the writer is known. If there is none, it returns a StatusError with the reason Expired.
 func (b *Backend) RevisionAt(ctx context.Context, at time.Time) (int64, error) {
 	for limit := int64(math.MaxInt64); ; {
 		revision := b.writers.Before(at, limit)

@@ -210,10 +210,10 @@ func (m *Memory) Before(at time.Time, limit int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range slices.Backward(m.blocks) {
-		for i := int64(block - 1); i >= 0; i-- {
-			revision := b.number*block + i
-			if revision < limit && b.who[i] != nil && b.times[i] <= at.UnixNano() {
-				return revision
+		first := b.number * block
+		for i := min(block, limit-first) - 1; i >= 0; i-- {
+			if b.who[i] != nil && b.times[i] <= at.UnixNano() {
+				return first + i
 			}
 		}
 	}

@@ -234,8 +234,8 @@ func (c *cause) what(r reason) string {
 	return strconv.Itoa(r.Count) + " " + one.Resource
 }
 
-// sort puts the reasons for failures first, then that of the cause itself, and those of many objects
-// before others.
+// sort puts the reasons for failures first, then that of the cause itself, and those of many
+// objects before others.
 func (c *cause) sort() {
 	slices.SortStableFunc(c.Reasons, func(a, b reason) int {
 		return cmp.Or(cmp.Compare(rankOf(a.State), rankOf(b.State)),

@@ -171,28 +171,38 @@ func (s *Server) quotaProblems(ctx context.Context) ([]looked, error) {
 
 // webhookProblems returns the webhooks whose service does not exist.
 func (s *Server) webhookProblems(ctx context.Context) ([]looked, error) {
-	const group = "admissionregistration.k8s.io"
 	var problems []looked
+	err := s.eachWebhook(ctx, func(k kind, c unstructured.Unstructured, hook map[string]any) {
+		if why := s.hookProblem(ctx, hook); why != "" {
+			problems = append(problems, k.lookedAt(c, failing, why))
+		}
+	})
+	return problems, err
+}
+
+// eachWebhook calls report for each admission webhook, those that may change objects first, with the
+// kind and the object that configure it.
+func (s *Server) eachWebhook(
+	ctx context.Context, report func(k kind, c unstructured.Unstructured, hook map[string]any),
+) error {
 	for _, k := range []kind{
 		{Resource: "mutatingwebhookconfigurations", Kind: "MutatingWebhookConfiguration"},
 		{Resource: "validatingwebhookconfigurations", Kind: "ValidatingWebhookConfiguration"},
 	} {
-		k.Group, k.Version = group, "v1"
+		k.Group, k.Version = "admissionregistration.k8s.io", "v1"
 		configurations, err := s.all(ctx, k.resource())
 		if err != nil {
-			return problems, err
+			return err
 		}
 		for _, c := range configurations {
 			hooks, _, _ := unstructured.NestedSlice(c.Object, "webhooks")
 			for _, each := range hooks {
 				hook, _ := each.(map[string]any)
-				if why := s.hookProblem(ctx, hook); why != "" {
-					problems = append(problems, k.lookedAt(c, failing, why))
-				}
+				report(k, c, hook)
 			}
 		}
 	}
-	return problems, nil
+	return nil
 }
 
 // hookProblem says why a webhook cannot be called, or nothing.

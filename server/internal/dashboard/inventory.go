@@ -166,36 +166,27 @@ func conditionsOf(object unstructured.Unstructured) []condition {
 
 // hooks returns the admission webhooks, those that may change objects first.
 func (s *Server) hooks(ctx context.Context) (list []hook, err error) {
-	for _, kind := range []string{"mutating", "validating"} {
-		configurations, err := s.all(ctx, schema.GroupVersionResource{
-			Group: "admissionregistration.k8s.io", Version: "v1",
-			Resource: kind + "webhookconfigurations",
-		})
-		if err != nil {
-			return list, err
+	err = s.eachWebhook(ctx, func(k kind, c unstructured.Unstructured, fields map[string]any) {
+		text := func(path ...string) string {
+			t, _, _ := unstructured.NestedString(fields, path...)
+			return t
 		}
-		for _, c := range configurations {
-			each, _, _ := unstructured.NestedSlice(c.Object, "webhooks")
-			for _, one := range each {
-				fields, _ := one.(map[string]any)
-				text := func(path ...string) string {
-					t, _, _ := unstructured.NestedString(fields, path...)
-					return t
-				}
-				h := hook{
-					Kind: kind, Configuration: c.GetName(), Name: text("name"), Policy: text("failurePolicy"),
-				}
-				if at, err := url.Parse(text("clientConfig", "url")); err == nil && at.Host != "" {
-					h.Asks = at.Host
-				} else {
-					h.Asks = path.Join(text("clientConfig", "service", "namespace"),
-						text("clientConfig", "service", "name"))
-				}
-				list = append(list, h)
-			}
+		h := hook{
+			Kind: "validating", Configuration: c.GetName(), Name: text("name"),
+			Policy: text("failurePolicy"),
 		}
-	}
-	return list, nil
+		if strings.HasPrefix(k.Resource, "mutating") {
+			h.Kind = "mutating"
+		}
+		if at, err := url.Parse(text("clientConfig", "url")); err == nil && at.Host != "" {
+			h.Asks = at.Host
+		} else {
+			h.Asks = path.Join(text("clientConfig", "service", "namespace"),
+				text("clientConfig", "service", "name"))
+		}
+		list = append(list, h)
+	})
+	return list, err
 }
 
 func describeNode(object map[string]any) node {

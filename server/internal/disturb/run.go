@@ -44,8 +44,8 @@ type Case struct {
 	Silence time.Duration
 }
 
-// pausesToSettle is how many times as long as a pause of the undisturbed runs the time to settle is.
-// Many runs at a time are slower than one.
+// pausesToSettle is how many times as long as a pause of the undisturbed runs the time to settle
+// is. Many runs at a time are slower than one.
 const pausesToSettle = 5
 
 // stopTimeout limits how long a controller may take to end when its context does.

@@ -465,7 +465,8 @@ func (s *Session) turn() bool {
 	return s.silent >= turns || past && i.looked && i.turns > pastLimit*turns
 }
 
-// longestPause returns how long nothing has happened at most until the system went on with its work.
+// longestPause returns how long nothing has happened at most until the system went on with its
+// work.
 func (s *Session) longestPause() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

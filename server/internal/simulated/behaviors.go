@@ -141,8 +141,8 @@ func within(value string, at float64) string {
 // behaviorRetry is the time between two attempts to install the custom resource.
 const behaviorRetry = time.Second
 
-// Run installs the custom resource and follows the PodBehaviors until ctx ends. It calls served when
-// clients can create PodBehaviors.
+// Run installs the custom resource and follows the PodBehaviors until ctx ends. It calls served
+// when clients can create PodBehaviors.
 func (b *Behaviors) Run(ctx context.Context, served func()) {
 	for !b.ReadOnly {
 		err := b.install(ctx)

@@ -11,8 +11,8 @@ const (
 	Reset    = "/kinproc/v1/reset"
 )
 
-// A request for a snapshot may name the revision, by its number or by a time in the form of RFC 3339:
-// the newest revision that was written then or before.
+// A request for a snapshot may name the revision, by its number or by a time in the form of RFC
+// 3339: the newest revision that was written then or before.
 const (
 	RevisionParameter = "revision"
 	TimeParameter     = "time"
