@@ -180,8 +180,8 @@ func (s *Server) webhookProblems(ctx context.Context) ([]looked, error) {
 	return problems, err
 }
 
-// eachWebhook calls report for each admission webhook, those that may change objects first, with the
-// kind and the object that configure it.
+// eachWebhook calls report for each admission webhook, those that may change objects first, with
+// the kind and the object that configure it.
 func (s *Server) eachWebhook(
 	ctx context.Context, report func(k kind, c unstructured.Unstructured, hook map[string]any),
 ) error {
