@@ -76,6 +76,7 @@ var rooms = map[string][]string{
 	"server/internal/requests/connections": nil,
 	"server/internal/requests/epoch":       nil,
 	"server/internal/requests/loopback":    {"server/internal/requests/epoch"},
+	"server/internal/requests/patches":     nil,
 	"server/internal/requests/paths":       nil,
 	"server/internal/bootstrap": {
 		"chain", "server/internal/admission", "server/internal/allocation", "server/internal/auth",
@@ -155,7 +156,7 @@ var rooms = map[string][]string{
 	"server/extension": {
 		"chain/kind", "server/internal/auth/pki", "server/internal/install",
 		"server/internal/plainfile", "server/internal/reflected",
-		"server/internal/requests/connections",
+		"server/internal/requests/connections", "server/internal/requests/patches",
 	},
 	"server/cli/internal/output":  nil,
 	"server/cli/internal/private": {"server/internal/plainfile"},

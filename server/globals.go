@@ -21,7 +21,7 @@ import (
 )
 
 // This file holds the only writes to process-wide variables of the Kubernetes libraries, but for
-// those of package servertest.
+// those of packages servertest and patches.
 
 // gatesOf is the version of Kubernetes whose feature gates this process has. The first server
 // decides: kinds, control loops and libraries ask the gates while they work.

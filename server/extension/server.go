@@ -27,6 +27,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/server/internal/requests/connections"
+	"github.com/kinproc/kinproc/server/internal/requests/patches"
 )
 
 // Server is an extension API server.
@@ -120,6 +121,7 @@ func (s *Server) config(
 	scheme *runtime.Scheme, infos []*genericapiserver.APIGroupInfo,
 ) (*genericapiserver.Config, error) {
 	config := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
+	patches.Limit(config)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch"), connecting(infos))

@@ -53,6 +53,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/loopback"
+	"github.com/kinproc/kinproc/server/internal/requests/patches"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -147,6 +148,7 @@ func Open(c Config, s *stopper.Stopper) (*APIs, error) {
 		return nil, err
 	}
 	generic := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
+	patches.Limit(generic)
 	if err := c.applyTo(generic); err != nil {
 		return nil, err
 	}
