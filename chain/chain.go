@@ -205,6 +205,8 @@ func assemble(config Config) (*Chain, error) {
 	first.Handler.NonGoRestfulMux.UnlistedHandle(fault.Path, c.faults)
 	first.Handler.NonGoRestfulMux.UnlistedHandlePrefix(fault.Path+"/", c.faults)
 	first.Handler.NonGoRestfulMux.UnlistedHandlePrefix(history.Path+"/", c.versions)
+	first.Handler.NonGoRestfulMux.UnlistedHandle(history.MomentsPath,
+		http.HandlerFunc(c.versions.serveMoments))
 	if err := first.AddPreShutdownHook("end-long-requests", func() error {
 		c.followers.Stop()
 		c.versions.Stop()

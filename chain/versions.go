@@ -114,11 +114,27 @@ func (v *versions) serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// write sends a history.
-func write(w http.ResponseWriter, h *history.History) {
+// write sends a history, or the moments.
+func write(w http.ResponseWriter, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(h) // an error is the client's, which has gone
+	_ = json.NewEncoder(w).Encode(answer) // an error is the client's, which has gone
+}
+
+// serveMoments serves [history.MomentsPath].
+func (v *versions) serveMoments(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		http.Error(w, "only GET is allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	moments, err := v.storage.Moments(r.Context())
+	if err != nil {
+		responsewriters.ErrorNegotiated(apierrors.NewInternalError(err), v.serializer,
+			schema.GroupVersion{}, w, r)
+		return
+	}
+	write(w, moments)
 }
 
 // at serves one object as it was at a revision.

@@ -551,3 +551,60 @@ func testMany(t *testing.T, b *browser, s *server.Server) {
 	p.set(`#selection [name="text"]`, "one-00999")
 	p.until(names + `.join() === "one-00999"`)
 }
+
+// testMoments goes back to what there was before a Deployment was scaled, and deleted.
+func testMoments(t *testing.T, b *browser, k *kubectl.Kubectl) {
+	k.Run("create", "deployment", "past", "--image=past:1")
+	k.Run("rollout", "status", "deployment/past", "--timeout=60s")
+	uid := k.Run("get", "deployment", "past", "-o", "jsonpath={.metadata.uid}")
+	revision := k.Run("get", "deployment", "past", "-o", "jsonpath={.metadata.resourceVersion}")
+	k.Run("delete", "deployment", "past", "--cascade=foreground")
+	const list = "objects?group=apps&resource=deployments&text=past"
+	for _, screen := range []struct {
+		width int64
+		dark  bool
+	}{{390, true}, {1280, false}, {1920, true}} {
+		p := b.open(t, list, screen.width, 844, screen.dark)
+		p.until(`!document.querySelector("#objects-empty").hidden`)
+		p.until(`document.querySelector("#moment-at").innerText.startsWith("now; ")`)
+		// The marks are those of people.
+		p.until(`document.querySelector("#moment-marks .tall[title*=' as kubernetes-super-admin']")`)
+		p.run(chromedp.Evaluate(fmt.Sprintf("location.hash = %q", list+"&at="+revision), nil))
+		p.until(`document.querySelector("#list .row a")?.textContent === "past"`)
+		p.until(fmt.Sprintf(
+			`document.querySelector("#moment-at").innerText.includes("revision %s, ")`, revision))
+		p.until(`document.querySelector("#objects-state").innerText.includes("as they were")`)
+		p.fits()
+		p.whole()
+		p.click("#list .row a")
+		p.until(fmt.Sprintf(`document.querySelector("#object").innerText.includes(%q)`, uid))
+		p.until(`!document.querySelector("#object-actions button")`)
+		p.until(fmt.Sprintf(`document.querySelector("#object-command").innerText.startsWith(
+			"kinproc at %s -- kubectl get")`, revision))
+		p.click(`#object-tabs a[href*="tab=tree"]`)
+		p.until(`document.querySelectorAll("#object .tree li").length === 3`)
+		if screen.width == 1280 {
+			p.picture("dashboard-moment")
+		}
+		p.fits()
+		p.whole()
+		// Its owners are of then too.
+		p.click(`#object .tree a[href*="resource=pods"]`)
+		p.until(`document.querySelector("#object-kind").innerText.startsWith("Pod ") &&
+			document.querySelectorAll("#object .tree li").length === 3`)
+		p.click(`#object-close`)
+		// The arrow keys go from one moment to the next, and End to now.
+		p.run(chromedp.Focus("#moment-slider", chromedp.ByQuery))
+		p.keys("ArrowLeft")
+		p.until(fmt.Sprintf(`Number(new URLSearchParams(location.hash.split("?")[1]).get("at")) < %s`,
+			revision))
+		p.keys("End")
+		p.until(`!location.hash.includes("at=") &&
+			document.querySelector("#objects-state").innerText.includes("live")`)
+		p.run(chromedp.Evaluate(fmt.Sprintf("location.hash = %q", list+"&at=99999999"), nil))
+		p.until(`document.querySelector("#objects-failed").innerText.includes("cannot be listed")`)
+		p.click("#moment-now")
+		p.until(`!location.hash.includes("at=") && !document.querySelector("#objects-failed").innerText`)
+		p.ignoreRefusals()
+	}
+}

@@ -52,6 +52,7 @@ func TestDashboard(t *testing.T) {
 	t.Run("objects", func(t *testing.T) { testObjects(t, b, k) })
 	t.Run("events", func(t *testing.T) { testEvents(t, b, k) })
 	t.Run("history", func(t *testing.T) { testHistory(t, b, k) })
+	t.Run("moments", func(t *testing.T) { testMoments(t, b, k) })
 	t.Run("logs", func(t *testing.T) { testLogs(t, b, k) })
 	t.Run("commands", func(t *testing.T) { testCommands(t, b, k) })
 	t.Run("columns", func(t *testing.T) { testColumns(t, b, k) })

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -281,27 +282,69 @@ func (b *Backend) RevisionAt(ctx context.Context, at time.Time) (int64, error) {
 			return 0, apierrors.NewResourceExpired(fmt.Sprintf(
 				"no revision is known that was written by %s", at.Local().Format(time.DateTime)))
 		}
-		known := b.writers.Written(revision)
-		if !known {
-			_, compacted, err := b.between(ctx, revision, revision, b.feed.prefix,
-				[]clientv3.OpOption{clientv3.WithPrefix()}, func(e *clientv3.Event) {
-					who, _ := b.writers.Of(revision, writers.Sum(e.Kv.Key, e.Kv.Value))
-					known = known || who != nil
-				})
-			switch {
-			case err != nil:
-				return 0, err
-			case compacted != 0:
-				return 0, apierrors.NewResourceExpired(fmt.Sprintf(
-					"revision %d, which was the newest one at %s, is no longer kept", revision,
-					at.Local().Format(time.DateTime)))
-			}
-		}
-		if known {
+		known, kept, err := b.knows(ctx, revision)
+		switch {
+		case err != nil:
+			return 0, err
+		case !kept:
+			return 0, apierrors.NewResourceExpired(fmt.Sprintf(
+				"revision %d, which was the newest one at %s, is no longer kept", revision,
+				at.Local().Format(time.DateTime)))
+		case known:
 			return revision, nil
 		}
 		limit = revision
 	}
+}
+
+// knows reports whether what is remembered of a revision is about this etcd. If that cannot be said
+// because etcd has removed the revision, it is not kept.
+func (b *Backend) knows(ctx context.Context, revision int64) (known, kept bool, err error) {
+	if b.writers.Written(revision) {
+		return true, true, nil
+	}
+	_, compacted, err := b.between(ctx, revision, revision, b.feed.prefix,
+		[]clientv3.OpOption{clientv3.WithPrefix()}, func(e *clientv3.Event) {
+			who, _ := b.writers.Of(revision, writers.Sum(e.Kv.Key, e.Kv.Value))
+			known = known || who != nil
+		})
+	return known, compacted == 0, err
+}
+
+// shortestMoment is the duration of moments if there are few.
+const shortestMoment = 10 * time.Millisecond
+
+// Moments returns the times at which something was written that etcd still keeps, among those of
+// which the writer is known.
+func (b *Backend) Moments(ctx context.Context) ([]history.Moment, error) {
+	var moments []history.Moment
+	for each := shortestMoment; moments == nil; each *= 2 {
+		moments = b.writers.Moments(each, history.MaxMoments)
+	}
+	var failed error
+	oldest := sort.Search(len(moments), func(i int) bool {
+		_, err := b.client.KV.Get(ctx, b.feed.prefix, clientv3.WithRev(moments[i].Revision),
+			clientv3.WithCountOnly())
+		if err != nil && !errors.Is(err, rpctypes.ErrCompacted) &&
+			!errors.Is(err, rpctypes.ErrFutureRev) {
+			failed = fmt.Errorf("read revision %d: %w", moments[i].Revision, err)
+		}
+		return !errors.Is(err, rpctypes.ErrCompacted)
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	kept := moments[:0]
+	for _, m := range moments[oldest:] {
+		known, _, err := b.knows(ctx, m.Revision)
+		if err != nil {
+			return nil, err
+		}
+		if known {
+			kept = append(kept, m)
+		}
+	}
+	return kept, nil
 }
 
 // KeepWriters keeps in a directory who writes, so that the next process knows it, and recalls who

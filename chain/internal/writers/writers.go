@@ -220,6 +220,44 @@ func (m *Memory) Before(at time.Time, limit int64) int64 {
 	return 0
 }
 
+// writersOfMoment bounds the writers of a moment.
+const writersOfMoment = 8
+
+// Moments returns the revisions that are known as moments of a duration, the oldest first, or nil
+// if they are more than a number. What a file says of them may be about another etcd: see
+// [Memory.Of].
+func (m *Memory) Moments(each time.Duration, most int) []history.Moment {
+	if m.files != nil {
+		m.files.load()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	moments := []history.Moment{}
+	var end int64 // of the last moment
+	for _, b := range m.blocks {
+		for i, who := range b.who {
+			if who == nil {
+				continue
+			}
+			if at := b.times[i]; len(moments) == 0 || at >= end {
+				if len(moments) == most {
+					return nil
+				}
+				end = at - at%int64(each) + int64(each)
+				moments = append(moments, history.Moment{})
+			}
+			last := &moments[len(moments)-1]
+			last.Revision, last.Time = b.number*block+int64(i), time.Unix(0, b.times[i]).UTC()
+			last.Writes++
+			w := history.Writer{User: who.User, UserAgent: who.UserAgent}
+			if len(last.Writers) < writersOfMoment && !slices.Contains(last.Writers, w) {
+				last.Writers = append(last.Writers, w)
+			}
+		}
+	}
+	return moments
+}
+
 // Written reports whether this process has written a revision, and noted it.
 func (m *Memory) Written(revision int64) bool {
 	m.mu.Lock()

@@ -115,6 +115,7 @@ func New(config *rest.Config, options Options) (*Server, error) {
 	s.mux.HandleFunc("GET /counts", s.serveCounts)
 	s.mux.HandleFunc("GET /kinds", s.serveKinds)
 	s.mux.HandleFunc("GET /namespaces", s.serveNamespaces)
+	s.mux.HandleFunc("GET /moments", s.serveMoments)
 	s.mux.HandleFunc("GET /objects", s.serveObjects)
 	s.mux.HandleFunc("GET /events", s.serveEvents)
 	s.mux.HandleFunc("GET /history", s.serveHistory)

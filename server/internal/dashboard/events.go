@@ -104,9 +104,9 @@ func eventTable(body []byte) (table, error) {
 }
 
 // eventsOf returns the events about an object.
-func (s *Server) eventsOf(ctx context.Context, namespace, uid string) (table, error) {
+func (s *Server) eventsOf(ctx context.Context, of selection, uid string) (table, error) {
 	return s.list(ctx, selection{
-		resource: events, namespace: namespace,
+		resource: events, namespace: of.inside, at: of.at,
 		fields: fields.OneTermEqualSelector("involvedObject.uid", uid).String(),
 	})
 }
@@ -118,7 +118,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	t, err := s.eventsOf(r.Context(), selected.inside, r.URL.Query().Get("uid"))
+	t, err := s.eventsOf(r.Context(), selected, r.URL.Query().Get("uid"))
 	if err != nil {
 		refuse(w, http.StatusBadGateway, "The events cannot be listed: "+err.Error())
 		return

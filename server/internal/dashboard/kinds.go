@@ -89,13 +89,21 @@ func (s *Server) serveKinds(w http.ResponseWriter, r *http.Request) {
 	sendJSON(w, kinds)
 }
 
-// serveNamespaces returns the names of the namespaces.
+// serveNamespaces returns the names of the namespaces, as they are or were at a revision.
 func (s *Server) serveNamespaces(w http.ResponseWriter, r *http.Request) {
+	options := metav1.ListOptions{Limit: listLimit}
+	if at := r.URL.Query().Get("at"); at != "" {
+		options.ResourceVersion = at
+		options.ResourceVersionMatch = metav1.ResourceVersionMatchExact
+	}
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	list, err := s.metadata.Resource(namespaces).
-		List(r.Context(), metav1.ListOptions{Limit: listLimit})
+	list, err := s.metadata.Resource(namespaces).List(r.Context(), options)
 	if err != nil {
-		refuse(w, http.StatusBadGateway, "The namespaces cannot be listed: "+err.Error())
+		code := http.StatusBadGateway
+		if options.ResourceVersion != "" {
+			code = http.StatusBadRequest // it is no longer kept, or there has been none yet
+		}
+		refuse(w, code, "The namespaces cannot be listed: "+err.Error())
 		return
 	}
 	names := make([]string, len(list.Items))

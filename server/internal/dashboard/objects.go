@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +40,7 @@ type selection struct {
 	labels, fields string // selectors
 	name, inside   string // one object and its namespace, or empty
 	only           bool   // only that object, not the list
+	at             string // a revision at which all are looked at, or empty for now
 }
 
 // detail is an object.
@@ -59,7 +62,12 @@ func selectionOf(q url.Values) (selection, error) {
 		},
 		namespace: q.Get("namespace"), name: q.Get("name"), inside: q.Get("inside"),
 		labels: strings.TrimSpace(q.Get("labels")), fields: strings.TrimSpace(q.Get("fields")),
-		only: q.Get("only") != "",
+		only: q.Get("only") != "", at: q.Get("at"),
+	}
+	if s.at != "" {
+		if at, err := strconv.ParseInt(s.at, 10, 64); err != nil || at < 1 {
+			return s, badInput("%q is not a revision: it is no positive number.", s.at)
+		}
 	}
 	if s.only && s.name != "" {
 		s.namespace, s.labels, s.fields = s.inside, "", nameSelector(s.name)
@@ -98,7 +106,26 @@ func (s selection) path(namespace string) string {
 // secrets reports whether the objects are Secrets.
 func (s selection) secrets() bool { return s.resource.Resource == "secrets" }
 
-// serveObjects streams the objects of a resource whenever they change.
+// atRevision completes the query of a list.
+func (s selection) atRevision(query url.Values) {
+	if s.at != "" {
+		query.Set("resourceVersion", s.at)
+		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
+	}
+}
+
+// ofThen returns an error unless a list, by its version, is of the revision that was asked for. An
+// extension API server may have other versions, or none.
+func (s selection) ofThen(version string) error {
+	if s.at != "" && version != s.at {
+		return fmt.Errorf("the server of %s does not have them as they were at revision %s",
+			s.resource.Resource, s.at)
+	}
+	return nil
+}
+
+// serveObjects streams the objects of a resource whenever they change. As they were at a revision,
+// they are sent once.
 func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 	selected, err := selectionOf(r.URL.Query())
 	if err != nil {
@@ -111,6 +138,10 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 		table, err := s.list(ctx, selected)
 		if err != nil {
 			if stream.send("failed", "The objects cannot be listed: "+err.Error()) != nil {
+				return
+			}
+			if selected.at != "" {
+				<-ctx.Done()
 				return
 			}
 			sleep(ctx, listAgain)
@@ -130,6 +161,10 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 			if stream.send("object", one) != nil {
 				return
 			}
+		}
+		if selected.at != "" {
+			<-ctx.Done() // the browser would ask again after the end of the stream
+			return
 		}
 		// A list of ten thousand objects takes its time. It is not made again and again.
 		s.awaitChange(ctx, selected, table.version, max(collecting, 2*time.Since(began)))
@@ -187,10 +222,45 @@ func (s *Server) open(ctx context.Context, path, query, accept string) (io.ReadC
 	return nil, errors.New(status.Message)
 }
 
+// getObject returns the selected object, in a namespace, as it is or was then.
+func (s *Server) getObject(
+	ctx context.Context, selected selection, inside string,
+) ([]byte, error) {
+	if selected.at == "" {
+		return s.get(ctx, path.Join(selected.path(inside), selected.name), "", "application/json")
+	}
+	query := url.Values{"fieldSelector": {nameSelector(selected.name)}}
+	selected.atRevision(query)
+	body, err := s.get(ctx, selected.path(inside), query.Encode(), "application/json")
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		metav1.TypeMeta
+		metav1.ListMeta `json:"metadata"`
+		Items           []map[string]any
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&list); err != nil {
+		return nil, fmt.Errorf("read the list: %w", err)
+	}
+	if err := selected.ofThen(list.ResourceVersion); err != nil {
+		return nil, err
+	}
+	if len(list.Items) != 1 {
+		return nil, fmt.Errorf("%s %q was not there at revision %s",
+			selected.resource.GroupResource(), selected.name, selected.at)
+	}
+	// The objects in a list of built-in kinds do not say what they are.
+	one := list.Items[0]
+	one["apiVersion"], one["kind"] = list.APIVersion, strings.TrimSuffix(list.Kind, "List")
+	return json.Marshal(one)
+}
+
 // object returns the selected object, without the data of a Secret.
 func (s *Server) object(ctx context.Context, selected selection) (detail, error) {
-	body, err := s.get(ctx, path.Join(selected.path(selected.inside), selected.name), "",
-		"application/json")
+	body, err := s.getObject(ctx, selected, selected.inside)
 	if err != nil {
 		return detail{}, err
 	}

@@ -37,7 +37,7 @@ func (s *Server) serveSearch(w http.ResponseWriter, r *http.Request) {
 		More  int     `json:"more"`
 	}{Found: []found{}}
 	var mu sync.Mutex
-	err = s.lists(r.Context(), kinds, "", func(k kind, t table) {
+	err = s.lists(r.Context(), kinds, selection{}, func(k kind, t table) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, r := range t.Rows {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
@@ -53,6 +54,7 @@ func (s *Server) list(ctx context.Context, selected selection) (table, error) {
 	if selected.fields != "" {
 		query.Set("fieldSelector", selected.fields)
 	}
+	selected.atRevision(query)
 	accept := tableType
 	if selected.resource.Resource == "events" {
 		accept = "application/json" // a table does not have the times
@@ -65,12 +67,23 @@ func (s *Server) list(ctx context.Context, selected selection) (table, error) {
 	if err := json.Unmarshal(body, &kind); err != nil {
 		return table{}, fmt.Errorf("read the list: %w", err)
 	}
-	switch {
-	case kind.Kind == "EventList":
-		return eventTable(body)
-	case kind.Kind != "Table":
-		return plainTable(body)
+	var t table
+	switch kind.Kind {
+	case "EventList":
+		t, err = eventTable(body)
+	case "Table":
+		t, err = ownTable(body, selected.resource.GroupResource())
+	default:
+		t, err = plainTable(body)
 	}
+	if err == nil {
+		err = selected.ofThen(t.version)
+	}
+	return t, err
+}
+
+// ownTable makes a table of one that the server of a resource has made.
+func ownTable(body []byte, of schema.GroupResource) (table, error) {
 	var sent metav1.Table
 	if err := json.Unmarshal(body, &sent); err != nil {
 		return table{}, fmt.Errorf("read the list: %w", err)
@@ -86,8 +99,7 @@ func (s *Server) list(ctx context.Context, selected selection) (table, error) {
 		}
 		r := newRow(object.ObjectMeta)
 		r.Cells = each.Cells
-		r.State = stateOf(selected.resource.GroupResource(), t.cells(r),
-			!object.DeletionTimestamp.IsZero())
+		r.State = stateOf(of, t.cells(r), !object.DeletionTimestamp.IsZero())
 		t.Rows = append(t.Rows, r)
 	}
 	return t, nil

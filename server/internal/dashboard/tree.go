@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path"
 	"slices"
 	"sync"
 
@@ -75,7 +74,7 @@ func (s *Server) tree(ctx context.Context, selected selection) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	owned, err := s.ownedObjects(ctx, kinds, root.Namespace)
+	owned, err := s.ownedObjects(ctx, kinds, root.Namespace, selected.at)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +103,7 @@ func (s *Server) tree(ctx context.Context, selected selection) (*tree, error) {
 	}
 	grow(root)
 	if root.State == "" {
-		root.State = s.stateOfOne(ctx, root)
+		root.State = s.stateOfOne(ctx, root, selected.at)
 	}
 	return t, nil
 }
@@ -116,7 +115,7 @@ func (s *Server) owners(
 ) (root, above *branch, here types.UID, err error) {
 	inside := selected.inside
 	for range ownersAbove {
-		body, err := s.get(ctx, path.Join(selected.path(inside), selected.name), "", "application/json")
+		body, err := s.getObject(ctx, selected, inside)
 		if err != nil && root == nil {
 			return nil, nil, "", err
 		}
@@ -159,11 +158,11 @@ func (s *Server) owners(
 
 // ownedObjects returns the objects in a namespace, or in all, by the UIDs of their owners.
 func (s *Server) ownedObjects(
-	ctx context.Context, kinds []kind, namespace string,
+	ctx context.Context, kinds []kind, namespace, at string,
 ) (map[types.UID][]*branch, error) {
 	owned := map[types.UID][]*branch{}
 	var mu sync.Mutex
-	err := s.lists(ctx, kinds, namespace, func(k kind, t table) {
+	err := s.lists(ctx, kinds, selection{namespace: namespace, at: at}, func(k kind, t table) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, r := range t.Rows {
@@ -183,19 +182,21 @@ func (s *Server) ownedObjects(
 	return owned, err
 }
 
-// lists calls each with the objects of each kind, but no events. A kind that cannot be listed is
-// left out. Each is called concurrently.
+// lists calls each with the selected objects of each kind, but no events. A kind that cannot be
+// listed is left out. Each is called concurrently.
 func (s *Server) lists(
-	ctx context.Context, kinds []kind, namespace string, each func(kind, table),
+	ctx context.Context, kinds []kind, selected selection, each func(kind, table),
 ) error {
 	var listing errgroup.Group
 	listing.SetLimit(countsAtOnce)
 	for _, k := range kinds {
-		if k.Resource == events.Resource || namespace != "" && !k.Namespaced {
+		if k.Resource == events.Resource || selected.namespace != "" && !k.Namespaced {
 			continue
 		}
 		listing.Go(func() error {
-			t, err := s.list(ctx, selection{resource: k.resource(), namespace: namespace})
+			of := selected
+			of.resource = k.resource()
+			t, err := s.list(ctx, of)
 			if err == nil {
 				each(k, t)
 			}
@@ -206,12 +207,12 @@ func (s *Server) lists(
 }
 
 // stateOfOne returns the state of one object.
-func (s *Server) stateOfOne(ctx context.Context, b *branch) state {
+func (s *Server) stateOfOne(ctx context.Context, b *branch, at string) state {
 	one := selection{
 		resource: schema.GroupVersionResource{
 			Group: b.Group, Version: b.Version, Resource: b.Resource,
 		},
-		namespace: b.Namespace, fields: nameSelector(b.Name),
+		namespace: b.Namespace, fields: nameSelector(b.Name), at: at,
 	}
 	t, err := s.list(ctx, one)
 	if err != nil || len(t.Rows) != 1 {

@@ -14,9 +14,12 @@ export function listCommand(k, q) {
 	const namespace = q.get("namespace") ?? "";
 	const selector = (flag, name) => q.get(name) ? [flag, q.get(name)] : [];
 	const where = !k.namespaced ? [] : namespace ? inside(namespace) : ["-A"];
-	return ["kubectl", "get", resourceOf(k), ...where,
+	return [...then(q), "kubectl", "get", resourceOf(k), ...where,
 		...selector("-l", "labels"), ...selector("--field-selector", "fields")];
 }
+
+// then returns what comes before a command that shows what was at the revision of the address.
+const then = q => q.get("at") ? ["kinproc", "at", q.get("at"), "--"] : [];
 
 // objectCommand returns the command for a tab of an object.
 export function objectCommand(o, tab, q) {
@@ -27,11 +30,11 @@ export function objectCommand(o, tab, q) {
 			...q.get("container") ? ["-c", q.get("container")] : [],
 			q.get("previous") ? "--previous" : q.get("still") ? "--tail=1000" : "-f"];
 	case "events":
-		return ["kubectl", "events", "--for", object, ...inside(o.inside)];
+		return [...then(q), "kubectl", "events", "--for", object, ...inside(o.inside)];
 	case "history":
 		return ["kinproc", "history", object, ...inside(o.inside)];
 	default:
-		return ["kubectl", "get", object, ...inside(o.inside), "-o", "yaml"];
+		return [...then(q), "kubectl", "get", object, ...inside(o.inside), "-o", "yaml"];
 	}
 }
 

@@ -9,9 +9,9 @@ export function time(nanoseconds) {
 	return (nanoseconds / 1e9).toFixed(2) + " s";
 }
 
-// age returns how long ago something was, as kubectl does.
-export function age(date) {
-	const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(date)) / 1000));
+// age returns how long ago something was at the time now, as kubectl does.
+export function age(date, now = Date.now()) {
+	const seconds = Math.max(0, Math.floor((now - Date.parse(date)) / 1000));
 	if (!(seconds < 1e10)) return "";
 	const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
 	const i = Math.max(0, units.findIndex(([size]) => seconds >= 2 * size));

@@ -18,7 +18,8 @@ export const findKind = (group, resource) =>
 	kinds?.find(k => k.group === group && k.resource === resource);
 
 // showKinds fills the menu. Kinds with objects say how many.
-export async function showKinds(chosen, namespace) {
+// Those of a revision do not.
+export async function showKinds(chosen, namespace, at) {
 	const groups = new Map();
 	for (const k of kinds) groups.set(k.group, [...(groups.get(k.group) ?? []), k]);
 	const menu = $("#kinds");
@@ -26,15 +27,16 @@ export async function showKinds(chosen, namespace) {
 		el("h2", {}, group || "core"),
 		el("ul", {}, ...list.map(k => el("li", {"data-words":
 			[k.kind, k.resource, k.group, ...k.short ?? []].join(" ").toLowerCase()},
-		el("a", {href: objectHash(k, "", "", {namespace: k.namespaced ? namespace : ""}),
+		el("a", {href: objectHash(k, "", "", {namespace: k.namespaced ? namespace : "", at}),
 			"aria-current": k === chosen ? "page" : null, "data-kind": keyOf(k)},
-		middle(k.kind), el("span", {class: "number"}, counts.get(keyOf(k)) ?? ""))))))));
+		middle(k.kind), el("span", {class: "number"}, at ? "" : counts.get(keyOf(k)) ?? ""))))))));
 	$("#kind-now").textContent = chosen?.kind ?? "Kinds";
 	filterKinds();
 	const current = $("[aria-current]", menu);
 	if (current && !menu.contains(document.activeElement)) {
 		menu.scrollTop = Math.max(0, current.offsetTop - menu.clientHeight / 2);
 	}
+	if (at) return;
 	try {
 		counts = new Map((await ask("/counts")).map(c => [keyOf(c), c.count]));
 	} catch {

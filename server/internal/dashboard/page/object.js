@@ -7,25 +7,26 @@ import {$, ask, changed, el, hush, listen, objectHash, query, say} from "./dom.j
 import {age, sign, signed, soft} from "./format.js";
 import {historyOf} from "./history.js";
 import {Log} from "./logs.js";
+import {timeOf} from "./moment.js";
 import {hasUsage, sparks, Usage} from "./usage.js";
 import {View} from "./yaml.js";
 
 const tabs = {yaml: "YAML", logs: "Logs", events: "Events", history: "History", tree: "Owners"};
 
-// tabsOf returns the names of the tabs of a kind.
-export const tabsOf = k => Object.keys(tabs).filter(tab =>
-	tab !== "logs" || k.group === "" && k.resource === "pods");
+// tabsOf returns the names of the tabs of a kind, now or at a revision.
+export const tabsOf = (k, at) => Object.keys(tabs).filter(tab =>
+	tab !== "logs" || k.group === "" && k.resource === "pods" && !at);
 
 // unchosen removes from an address what is chosen in a tab of an object.
 export const unchosen = {rev: "", versions: "", container: "", previous: "", still: ""};
 
-let shown = null; // {key, k, inside, name, object, view, log, tab}: the object that is shown
+let shown = null; // {key, k, inside, name, at, object, view, log, tab}: the object that is shown
 let again = 0;
 
 const usage = new Usage(u => $("#object-usage").replaceChildren(...sparks(u.samples)));
 
 const parametersOf = o => new URLSearchParams({group: o.k.group, version: o.k.version,
-	resource: o.k.resource, inside: o.inside, name: o.name});
+	resource: o.k.resource, inside: o.inside, name: o.name, at: o.at});
 
 export function closeObject() {
 	clearInterval(again);
@@ -39,15 +40,16 @@ export function closeObject() {
 // showObjectOf shows the object of an address, in the tab of the address.
 export function showObjectOf(k, q) {
 	const inside = q.get("inside") ?? "", name = q.get("name");
-	const key = `${k.group}/${k.resource}/${inside}/${name}`;
-	const tab = tabsOf(k).includes(q.get("tab")) ? q.get("tab") : "yaml";
+	const at = q.get("at") ?? "";
+	const key = `${k.group}/${k.resource}/${inside}/${name}/${at}`;
+	const tab = tabsOf(k, at).includes(q.get("tab")) ? q.get("tab") : "yaml";
 	$("#object").hidden = false;
 	if (shown?.key !== key) {
 		hush("logs");
-		shown = {key, k, inside, name, object: null, view: new View(`${k.kind} ${name} as YAML`),
+		shown = {key, k, inside, name, at, object: null, view: new View(`${k.kind} ${name} as YAML`),
 			log: new Log(name)};
 		$("#object-usage").replaceChildren();
-		if (hasUsage(k)) usage.of(parametersOf(shown));
+		if (hasUsage(k) && !at) usage.of(parametersOf(shown));
 		else usage.stop();
 		$("#object-title").replaceChildren(soft(name));
 		$("#object-kind").textContent = inside ? `${k.kind} in ${inside}` : k.kind;
@@ -64,7 +66,7 @@ export function showObjectOf(k, q) {
 			showTab(), 3000); // an event is written after what it tells
 	}
 	$("#object-close").href = changed({inside: "", name: "", tab: "", ...unchosen});
-	$("#object-tabs").replaceChildren(...tabsOf(k).map(id =>
+	$("#object-tabs").replaceChildren(...tabsOf(k, at).map(id =>
 		el("a", {href: tabHash(id), "aria-current": id === tab ? "page" : null}, tabs[id])));
 	showCommand($("#object-command"), objectCommand(shown, tab, q));
 	shown.tab = tab;
@@ -79,8 +81,9 @@ function received(o, object) {
 	if (o !== shown) return;
 	const first = !o.object;
 	o.object = object;
-	say("#object-failed", object.missing ? `It is gone: ${object.missing}` : "");
-	if (first) $("#object-actions").replaceChildren(...actions(o, () => shown === o ? o.object : null));
+	const missing = o.at ? "It cannot be shown as it was" : "It is gone";
+	say("#object-failed", object.missing ? `${missing}: ${object.missing}` : "");
+	if (first && !o.at) $("#object-actions").replaceChildren(...actions(o, () => shown === o ? o.object : null));
 	$("#object-actions").hidden = Boolean(object.missing);
 	showTab();
 }
@@ -117,7 +120,7 @@ async function eventsTab(o) {
 	if (!t.rows.length) return el("p", {class: "empty"}, "There are no events about it.");
 	return el("ol", {class: "events"}, ...t.rows.map(r => el("li", {},
 		el("p", {}, r.state ? signed(r.state, r.cells[2]) : el("b", {}, r.cells[2]),
-			el("span", {class: "quiet"}, ` ${age(r.at)} ago` +
+			el("span", {class: "quiet"}, ` ${age(r.at, timeOf(o.at))} ago` +
 				(r.cells[5] > 1 ? `, ${r.cells[5]} times` : "") + (r.cells[6] ? `, ${r.cells[6]}` : ""))),
 		el("p", {class: "message"}, r.cells[4]))));
 }
@@ -135,7 +138,7 @@ async function treeTab(o) {
 	const branch = b => el("li", {},
 		el("span", {class: "leaf"}, sign(b.state), el("span", {class: "quiet"}, b.kind + " "),
 			b.missing ? el("span", {class: "bad"}, `${b.name} does not exist`)
-				: el("a", {href: objectHash(b, b.namespace, b.name, {tab: "tree"}),
+				: el("a", {href: objectHash(b, b.namespace, b.name, {tab: "tree", at: o.at}),
 					"aria-current": b.here ? "true" : null}, soft(b.name))),
 		b.owned ? el("ul", {}, ...b.owned.map(branch)) : null);
 	return el("div", {}, el("ul", {class: "tree"}, branch(t.root)),

@@ -5,6 +5,7 @@ import {$, $$, ask, changed, el, go, hush, later, listen, query, say}
 	from "./dom.js";
 import {count, cpu, memory} from "./format.js";
 import {filterKinds, findKind, loadKinds, openFirstKind, showKinds} from "./kinds.js";
+import {revision, showMoment, timeOf} from "./moment.js";
 import {closeObject, showObjectOf, tabsOf, unchosen} from "./object.js";
 import {Table} from "./table.js";
 import {hasUsage, Usage} from "./usage.js";
@@ -24,16 +25,17 @@ export async function enterObjects() {
 	const q = query();
 	const group = q.get("group") ?? "", resource = q.get("resource") ?? "pods";
 	let k = findKind(group, resource);
-	const another = menu !== `${group} ${resource} ${q.get("namespace") ?? ""}`;
-	if (another || !k) {
+	const at = revision();
+	const wanted = `${group} ${resource} ${q.get("namespace") ?? ""} ${at}`;
+	if (menu !== wanted || !k) {
 		try {
 			await loadKinds();
 		} catch (sentence) {
 			return say("#objects-failed", sentence);
 		}
 		k = findKind(group, resource);
-		menu = `${group} ${resource} ${q.get("namespace") ?? ""}`;
-		showKinds(k, q.get("namespace") ?? "");
+		menu = wanted;
+		showKinds(k, q.get("namespace") ?? "", at);
 		showNamespaces();
 	}
 	if (!k) {
@@ -53,7 +55,7 @@ export async function enterObjects() {
 	$("#kind-menu").open = wideEnough.matches;
 	const selection = new URLSearchParams({group: k.group, version: k.version, resource: k.resource,
 		namespace: k.namespaced ? q.get("namespace") ?? "" : "", labels: q.get("labels") ?? "",
-		fields: q.get("fields") ?? ""}).toString();
+		fields: q.get("fields") ?? "", at}).toString();
 	if (selection !== listened) {
 		listened = selection;
 		received = null;
@@ -67,8 +69,11 @@ export async function enterObjects() {
 			failed: sentence => say("#objects-failed", sentence),
 		}, sentence => say("#objects-failed", sentence));
 	} else showList(k);
-	if (hasUsage(k)) usage.of(new URLSearchParams(selection));
+	if (hasUsage(k) && !at) usage.of(new URLSearchParams(selection));
 	else usage.stop();
+	showMoment().then(() => {
+		if (chosenKind === k && revision() === at && at) showList(k); // the ages are of then
+	});
 	showCommand($("#list-command"), listCommand(k, q));
 	if (q.get("name")) showObjectOf(k, q);
 	else closeObject();
@@ -85,7 +90,7 @@ async function showNamespaces() {
 	const select = $("#selection").elements.namespace;
 	let names = [];
 	try {
-		names = await ask("/namespaces");
+		names = await ask("/namespaces?" + new URLSearchParams({at: revision()}));
 	} catch {
 		// the list says what is wrong
 	}
@@ -143,11 +148,11 @@ function showList(k) {
 		rows = keyed.map(([, r]) => r);
 	}
 	$("#objects-state").replaceChildren(count(rows.length, "object"), received.more ?
-		`, and ${received.more} more that are not shown` : ", live", bad || only ? el("span", {}, " · ",
+		`, and ${received.more} more that are not shown` : revision() ? ", as they were" : ", live", bad || only ? el("span", {}, " · ",
 		el("a", {href: changed({state: only ? "" : "troubled"})},
 			only ? "show all" : k.resource === "events" ? count(bad, "warning") : `${bad} not ready`)) : "");
 	$("#objects-empty").hidden = rows.length > 0;
-	table.show({columns, rows, sort, down,
+	table.show({columns, rows, sort, down, now: timeOf(revision()),
 		chosen: q.get("name") ? `${q.get("inside") ?? ""}/${q.get("name")}` : undefined});
 }
 
@@ -180,7 +185,7 @@ function key(e) {
 	const tab = tabKeys[e.key], row = table.focused() ??
 		(open ? {inside: q.get("inside") ?? "", name: q.get("name")}
 			: table.rows.find(r => r.key === table.current));
-	if (!row || tab && !tabsOf(chosenKind).includes(tab)) return false;
+	if (!row || tab && !tabsOf(chosenKind, revision()).includes(tab)) return false;
 	go(changed({inside: row.inside, name: row.name, ...unchosen, tab}));
 	return true;
 }

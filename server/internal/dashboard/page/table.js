@@ -50,8 +50,9 @@ export class Table {
 	}
 
 	// show shows rows. Each has cells, state, at, and a key; chosen is the key of the chosen one.
-	show({columns, rows, sort, down, chosen}) {
-		Object.assign(this, {columns, rows, sort, down, chosen});
+	// Ages are those at the time now, if it is given.
+	show({columns, rows, sort, down, chosen, now}) {
+		Object.assign(this, {columns, rows, sort, down, chosen, now});
 		if (!rows.some(r => r.key === this.current)) this.current = chosen ?? rows[0]?.key ?? "";
 		this.grid.setAttribute("aria-rowcount", rows.length + 1);
 		this.natural = columns.map((c, i) => this.widest(c, i));
@@ -69,7 +70,7 @@ export class Table {
 	}
 
 	text(row, column, i) {
-		if (column.age) return age(row.at);
+		if (column.age) return age(row.at, this.now);
 		if (column.usage) return row.used ? column.usage(row.used) : "";
 		const cell = row.cells[i];
 		return cell == null ? "" : String(cell);
@@ -182,7 +183,7 @@ export class Table {
 	ages() {
 		for (const cell of this.body.querySelectorAll("[data-age]")) {
 			const leaf = cell.firstElementChild ?? cell;
-			leaf.textContent = age(cell.dataset.age);
+			leaf.textContent = age(cell.dataset.age, this.now);
 		}
 	}
 
