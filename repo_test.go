@@ -104,9 +104,10 @@ var rooms = map[string][]string{
 	"server/internal/reload":     {"server/internal/stopper"},
 	"server/internal/informers":  {"chain", "server/internal/stopper"},
 	"server/internal/allocation": nil,
+	"server/internal/nesting": {"chain/trace"},
 	"server/internal/dashboard": {
 		"chain/documents", "chain/history", "chain/secretvalues", "chain/trace",
-		"server/internal/requests",
+		"server/internal/nesting", "server/internal/requests",
 	},
 	"server/internal/podreferences": nil,
 	"server/internal/descriptors":   nil,

@@ -22,6 +22,7 @@ import (
 	"github.com/kinproc/kinproc/chain/trace"
 	"github.com/kinproc/kinproc/server/cli/internal/output"
 	"github.com/kinproc/kinproc/server/cli/internal/sandbox"
+	"github.com/kinproc/kinproc/server/internal/nesting"
 )
 
 // tracing is the request that kinproc trace sends, and how the trace is shown.
@@ -276,10 +277,10 @@ func (a *tracedAnswer) print(w io.Writer) error {
 // took.
 func printSteps(w *strings.Builder, steps []trace.Step, took time.Duration, outside string) {
 	fmt.Fprintf(w, "  %8s  %8s\n", "took", "itself")
-	nested, rest := nest(steps, took)
-	for _, step := range nested {
-		fmt.Fprintf(w, "  %8s  %8s  %-24s  %s", micro(step.Took), micro(step.itself),
-			strings.Repeat("  ", step.level)+step.At, step.Decision)
+	times, rest := nesting.Of(steps, took)
+	for i, step := range steps {
+		fmt.Fprintf(w, "  %8s  %8s  %-24s  %s", micro(step.Took), micro(times[i].Itself),
+			strings.Repeat("  ", times[i].Level)+step.At, step.Decision)
 		if step.Reason != "" {
 			fmt.Fprintf(w, "  (%s)", step.Reason)
 		}
@@ -291,49 +292,7 @@ func printSteps(w *strings.Builder, steps []trace.Step, took time.Duration, outs
 			fmt.Fprintf(w, "%48s%s", "", line)
 		}
 	}
-	fmt.Fprintf(w, "  %8s  %8s  %s\n", "", micro(rest), outside)
-}
-
-// nestedStep is a step and the number of those during which it took place.
-type nestedStep struct {
-	trace.Step
-	level int
-	// itself is the time of the step in which no step inside of it took place.
-	itself time.Duration
-}
-
-func (s *nestedStep) end() time.Duration { return s.Start + s.Took }
-
-// clockSkew is by how much a step may seem to end after the one around it, since the clock is read
-// for one after the other.
-const clockSkew = time.Microsecond
-
-// nest returns the steps of a request with the time of each, and the time outside of all of them.
-// The page of the dashboard has the same rule.
-func nest(steps []trace.Step, took time.Duration) (nested []nestedStep, outside time.Duration) {
-	nested = []nestedStep{{Step: trace.Step{Took: took}}} // the request
-	for _, step := range steps {
-		nested[0].Took = max(nested[0].Took, step.Start+step.Took)
-		nested = append(nested, nestedStep{Step: step})
-	}
-	nested[0].itself = nested[0].Took
-	until := make([]time.Duration, len(nested)) // up to where the steps inside of each cover it
-	open := []int{0}
-	for i := 1; i < len(nested); i++ {
-		step := &nested[i]
-		around := func() int { return open[len(open)-1] }
-		for around() > 0 && (step.end() > nested[around()].end()+clockSkew ||
-			step.Start >= nested[around()].end()) {
-			open = open[:len(open)-1]
-		}
-		step.level, step.itself, until[i] = len(open)-1, step.Took, step.Start
-		parent := &nested[around()]
-		covered := min(step.end(), parent.end()) - max(step.Start, until[around()])
-		parent.itself = max(0, parent.itself-max(0, covered))
-		until[around()] = max(until[around()], step.end())
-		open = append(open, i)
-	}
-	return nested[1:], nested[0].itself
+	fmt.Fprintf(w, "  %8s  %8s  %s\n", "", micro(rest.Itself), outside)
 }
 
 // withoutManagedFields returns an object in YAML, or nothing if there is none.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kinproc/kinproc/chain/trace"
+	"github.com/kinproc/kinproc/server/internal/nesting"
 )
 
 // keptRequest is a request with the memory that it takes.
@@ -143,6 +144,7 @@ func objectOf(r *trace.Request) (o objectName) {
 // step is a step of a trace, with the object as YAML.
 type step struct {
 	trace.Step
+	nesting.Times
 	Object string `json:"object,omitempty"`
 }
 
@@ -158,6 +160,8 @@ type answered struct {
 	Received *time.Time    `json:"received,omitempty"`
 	Took     time.Duration `json:"took"` // in nanoseconds
 	Steps    []step        `json:"steps"`
+	// Outside are the times outside of all steps.
+	Outside nesting.Times `json:"outside"`
 	// Message is why the control plane has refused the request.
 	Message string `json:"message,omitempty"`
 	// Causes are all reasons for which it has, if there are several.
@@ -176,11 +180,13 @@ type fieldError struct {
 	Message string `json:"message"`
 }
 
-// shown returns steps for the page.
-func shown(steps []trace.Step, hide *hiding) []step {
+// show sets the steps of a request, for the page.
+func (a *answered) show(steps []trace.Step, hide *hiding) {
 	list := make([]step, len(steps))
+	times, outside := nesting.Of(steps, a.Took)
+	a.Steps, a.Outside = list, outside
 	for i, s := range steps {
-		list[i] = step{Step: s}
+		list[i] = step{Step: s, Times: times[i]}
 		list[i].Reason = hide.values.Hide(s.Reason)
 		if s.Patch != nil {
 			list[i].Patch, _ = hide.json(s.Patch, false) // it is JSON
@@ -194,7 +200,6 @@ func shown(steps []trace.Step, hide *hiding) []step {
 		}
 		list[i].Object = text
 	}
-	return list
 }
 
 // idOf returns the number of a request in a path. If it is none, it refuses.
@@ -226,11 +231,12 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	client, _ := clientOf(&request)
-	sendJSON(w, answered{
+	a := answered{
 		ID: id, Method: request.Method, Path: request.Path, User: request.User, Client: client,
 		Code: request.Code, Bytes: request.Bytes, Received: &request.Received, Took: request.Took,
-		Steps: shown(request.Steps, new(hiding)),
-	})
+	}
+	a.show(request.Steps, new(hiding))
+	sendJSON(w, a)
 }
 
 // serveRelated returns the requests of the burst that one of the latest belongs to.

@@ -287,9 +287,9 @@ func (s *Server) try(ctx context.Context, a attempt) (*answered, error) {
 	hide.add(received, secrets)
 	result := &answered{
 		Method: a.Method, Path: a.Path, User: a.As, Code: response.StatusCode, Bytes: size,
-		Took: time.Since(began), Steps: shown(traced.Steps, &hide),
-		Body: readable(response, received, size, secrets, &hide),
+		Took: time.Since(began), Body: readable(response, received, size, secrets, &hide),
 	}
+	result.show(traced.Steps, &hide)
 	if response.StatusCode >= http.StatusBadRequest {
 		var status metav1.Status
 		if json.Unmarshal(received, &status) == nil {

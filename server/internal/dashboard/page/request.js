@@ -45,30 +45,15 @@ export async function openRequest(id, other) {
 	dialog.showModal();
 }
 
-// nest returns the steps as a tree: a step is inside of the one during which it took place. Self is
-// the time of a step in which no step inside of it took place, and gaps are when that was.
-export function nest(steps, total) {
-	const root = {children: [], start: 0, end: total};
-	const open = [root];
-	for (const step of steps) {
-		const node = {step, children: [], start: step.start, end: step.start + step.took};
-		while (open.length > 1 && node.end > open.at(-1).end + 1e3 || open.length > 1 &&
-			node.start >= open.at(-1).end) open.pop();
+// tree returns the steps as a tree, by their levels.
+function tree(a) {
+	const root = {...a.outside, children: []}, open = [root];
+	for (const step of a.steps) {
+		const node = {step, itself: step.itself, gaps: step.gaps, children: []};
+		open.length = step.level + 1;
 		open.at(-1).children.push(node);
 		open.push(node);
 	}
-	const measure = node => {
-		node.children.forEach(measure);
-		node.gaps = [];
-		let until = node.start;
-		for (const child of [...node.children, {start: node.end, end: node.end}]) {
-			const next = Math.min(child.start, node.end);
-			if (next > until) node.gaps.push([until, next]);
-			until = Math.max(until, child.end);
-		}
-		node.self = node.gaps.reduce((sum, [from, to]) => sum + to - from, 0);
-	};
-	measure(root);
 	return root;
 }
 
@@ -94,12 +79,12 @@ export function showAnswered(a) {
 			"There is no trace: the user may not see it, or the server is not kinproc.")];
 	}
 	const total = Math.max(a.took, ...a.steps.map(s => s.start + s.took));
-	const root = nest(a.steps, total);
+	const root = tree(a);
 	const list = el("ol", {class: "steps", "aria-label": "Steps of the request"});
 	let before = "";
 	const add = (node, level) => {
 		// What a step did besides the steps inside of it has a row of its own, unless it is little.
-		const rest = node.children.length > 0 && node.self > total / 50;
+		const rest = node.children.length > 0 && node.itself > total / 50;
 		list.append(stepRow(node, total, level, before, rest));
 		if (node.step.object) before = node.step.object;
 		for (const child of node.children) add(child, level + 1);
@@ -145,12 +130,12 @@ function unnamed(at, decision, node, total, level) {
 		.map(([from, to]) => bar(from, to, total));
 	const row = el("li", {class: "unnamed"}, el("b", {}, at), el("span", {class: "why"}, decision),
 		el("span", {class: "track", "aria-hidden": true}, ...bars), el("span", {class: "time"}),
-		el("span", {class: "time self"}, time(node.self)));
+		el("span", {class: "time self"}, time(node.itself)));
 	row.style.setProperty("--level", level);
 	return row;
 }
 
-const sumOf = node => node.self + node.children.reduce((n, child) => n + sumOf(child), 0);
+const sumOf = node => node.itself + node.children.reduce((n, child) => n + sumOf(child), 0);
 
 // axisMarks returns the times along the bars.
 function axisMarks(total) {
@@ -177,7 +162,7 @@ function stepRow(node, total, level, before, rest) {
 		el("span", {class: "track", "aria-hidden": true},
 			bar(step.start, step.start + step.took, total)),
 		el("span", {class: "time"}, time(step.took)),
-		el("span", {class: "time self"}, rest ? "" : time(node.self)),
+		el("span", {class: "time self"}, rest ? "" : time(node.itself)),
 		change(step, before));
 	row.style.setProperty("--level", level);
 	return row;
@@ -240,17 +225,6 @@ function compared(a, b) {
 	const label = s => s.at + (["mutating admission", "validating admission", "webhook"]
 		.includes(s.at) ? ` ${s.reason ?? ""}` : "");
 	const [one, two] = [a.steps.map(label), b.steps.map(label)];
-	const selfs = r => {
-		const root = nest(r.steps, Math.max(r.took, ...r.steps.map(s => s.start + s.took)));
-		const all = new Map();
-		const walk = n => {
-			if (n.step) all.set(n.step, n.self);
-			n.children.forEach(walk);
-		};
-		walk(root);
-		return [all, root.self];
-	};
-	const [[selfA, restA], [selfB, restB]] = [selfs(a), selfs(b)];
 	const same = common(one, two);
 	const rows = [];
 	const row = (name, x, y, decisions) => rows.push(el("tr", {class: x == null ? "add"
@@ -263,19 +237,19 @@ function compared(a, b) {
 	for (let i = 0, j = 0; i < one.length || j < two.length;) {
 		const [s, t] = [a.steps[i], b.steps[j]];
 		if (s && !same.old.has(i)) {
-			row(s.at, selfA.get(s), null, said(s));
+			row(s.at, s.itself, null, said(s));
 			i++;
 		} else if (t && !same.now.has(j)) {
-			row(t.at, null, selfB.get(t), said(t));
+			row(t.at, null, t.itself, said(t));
 			j++;
 		} else {
 			const [one, other] = [said(s), said(t)];
-			row(s.at, selfA.get(s), selfB.get(t), one === other ? one : `${one} → ${other}`);
+			row(s.at, s.itself, t.itself, one === other ? one : `${one} → ${other}`);
 			i++;
 			j++;
 		}
 	}
-	row(outside.at, restA, restB, "");
+	row(outside.at, a.outside.itself, b.outside.itself, "");
 	row("sum", a.took, b.took, "");
 	const head = (r, name) => el("p", {}, el("b", {}, name), " ", el("a", {href:
 		changed({request: r.id, with: ""})}, r.method, " ", r.path), " ", codeSign(r.code),
