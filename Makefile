@@ -117,7 +117,7 @@ vulncheck: ## Fail on known vulnerabilities in code that is called, unless VULND
 
 .PHONY: bench
 bench: ## Print the times of start, first objects and stop, requests per second, and memory.
-	go test -run '^$$' -bench . -benchtime $(BENCHTIME) ./embed ./server/...
+	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 2h ./embed ./server/...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test with FUZZTIME (10000x) inputs.
