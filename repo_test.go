@@ -104,7 +104,7 @@ var rooms = map[string][]string{
 	"server/internal/reload":     {"server/internal/stopper"},
 	"server/internal/informers":  {"chain", "server/internal/stopper"},
 	"server/internal/allocation": nil,
-	"server/internal/nesting": {"chain/trace"},
+	"server/internal/nesting":    {"chain/trace"},
 	"server/internal/dashboard": {
 		"chain/documents", "chain/history", "chain/secretvalues", "chain/trace",
 		"server/internal/nesting", "server/internal/requests",

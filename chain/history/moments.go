@@ -19,9 +19,9 @@ const MomentsPath = "/kinproc/v1/moments"
 // MaxMoments is how many moments there are at most. If there would be more, they are longer.
 const MaxMoments = 600
 
-// Moment is a time in which something was written, of ten milliseconds or more. Etcd still keeps its
-// revision, so lists with this resourceVersion, and with the resourceVersionMatch Exact, return what
-// there was at its end.
+// Moment is a time in which something was written, of ten milliseconds or more. Etcd still keeps
+// its revision, so lists with this resourceVersion, and with the resourceVersionMatch Exact, return
+// what there was at its end.
 type Moment struct {
 	// Revision is the newest one of the moment, and Time is when it was written.
 	Revision int64     `json:"revision"`

@@ -97,7 +97,8 @@ func TestDashboardMoments(t *testing.T) {
 		}, revision))
 	}
 	list("deployments", "apps", then)("list", hasText(`"web"`))
-	list("deployments", "apps", fmt.Sprint(known[len(known)-1].Revision))("list", hasText(`"rows":[]`))
+	last := fmt.Sprint(known[len(known)-1].Revision)
+	list("deployments", "apps", last)("list", hasText(`"rows":[]`))
 	object := p.events("/objects?only=1&" + at(ofObject("", "secrets", "default", "hidden"), then))
 	if one := object("object", hasText("kind: Secret")); strings.Contains(one, "secret\"") ||
 		!strings.Contains(one, "apiVersion: v1") {

@@ -25,7 +25,7 @@ func (s *Server) serveMoments(w http.ResponseWriter, r *http.Request) {
 	}
 	moments := make([]moment, len(known))
 	for i, m := range known {
-		moments[i] = moment{Revision: m.Revision, Time: m.Time, Writes: m.Writes, People: []string{}}
+		moments[i] = moment{m.Revision, m.Time, m.Writes, []string{}}
 		for _, w := range m.Writers {
 			client, loop := clientOfAgent(w.User, w.UserAgent)
 			if !loop {

@@ -18,8 +18,8 @@ import (
 // would, who has to expect that some of its requests fail.
 const manyNodes = 100
 
-// leaseTick is between the times at which leases are renewed. Renewals at the same time cost half as
-// much, because they share what it costs to wake all that takes part.
+// leaseTick is between the times at which leases are renewed. Renewals at the same time cost half
+// as much, because they share what it costs to wake all that takes part.
 const leaseTick = 500 * time.Millisecond
 
 // renewLease renews the lease of a node. It returns when to renew it again. The first renewals of

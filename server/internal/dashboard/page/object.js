@@ -83,7 +83,9 @@ function received(o, object) {
 	o.object = object;
 	const missing = o.at ? "It cannot be shown as it was" : "It is gone";
 	say("#object-failed", object.missing ? `${missing}: ${object.missing}` : "");
-	if (first && !o.at) $("#object-actions").replaceChildren(...actions(o, () => shown === o ? o.object : null));
+	if (first && !o.at) {
+		$("#object-actions").replaceChildren(...actions(o, () => shown === o ? o.object : null));
+	}
 	$("#object-actions").hidden = Boolean(object.missing);
 	showTab();
 }

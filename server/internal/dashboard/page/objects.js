@@ -147,10 +147,12 @@ function showList(k) {
 		keyed.sort(([a], [b]) => down ? compare(b, a) : compare(a, b));
 		rows = keyed.map(([, r]) => r);
 	}
-	$("#objects-state").replaceChildren(count(rows.length, "object"), received.more ?
-		`, and ${received.more} more that are not shown` : revision() ? ", as they were" : ", live", bad || only ? el("span", {}, " · ",
-		el("a", {href: changed({state: only ? "" : "troubled"})},
-			only ? "show all" : k.resource === "events" ? count(bad, "warning") : `${bad} not ready`)) : "");
+	const more = received.more ? `, and ${received.more} more that are not shown`
+		: revision() ? ", as they were" : ", live";
+	$("#objects-state").replaceChildren(count(rows.length, "object"), more,
+		bad || only ? el("span", {}, " · ",
+			el("a", {href: changed({state: only ? "" : "troubled"})}, only ? "show all"
+				: k.resource === "events" ? count(bad, "warning") : `${bad} not ready`)) : "");
 	$("#objects-empty").hidden = rows.length > 0;
 	table.show({columns, rows, sort, down, now: timeOf(revision()),
 		chosen: q.get("name") ? `${q.get("inside") ?? ""}/${q.get("name")}` : undefined});
