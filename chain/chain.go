@@ -206,7 +206,7 @@ func assemble(config Config) (*Chain, error) {
 	first.Handler.NonGoRestfulMux.UnlistedHandlePrefix(fault.Path+"/", c.faults)
 	first.Handler.NonGoRestfulMux.UnlistedHandlePrefix(history.Path+"/", c.versions)
 	first.Handler.NonGoRestfulMux.UnlistedHandle(history.MomentsPath,
-		http.HandlerFunc(c.versions.serveMoments))
+		http.HandlerFunc(c.versions.ServeMoments))
 	if err := first.AddPreShutdownHook("end-long-requests", func() error {
 		c.followers.Stop()
 		c.versions.Stop()

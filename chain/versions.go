@@ -38,9 +38,41 @@ func (v *versions) Stop() { v.stop.Do(func() { close(v.stopped) }) }
 
 // ServeHTTP implements http.Handler.
 func (v *versions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := v.serve(w, r); err != nil {
+	v.refuse(w, r, v.serve(w, r))
+}
+
+// ServeMoments serves [history.MomentsPath].
+func (v *versions) ServeMoments(w http.ResponseWriter, r *http.Request) {
+	v.refuse(w, r, v.moments(w, r))
+}
+
+// refuse answers with an error, if there is one.
+func (v *versions) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if err != nil {
 		responsewriters.ErrorNegotiated(err, v.serializer, schema.GroupVersion{}, w, r)
 	}
+}
+
+// onlyGet returns an error for another method.
+func onlyGet(w http.ResponseWriter, r *http.Request, resource schema.GroupResource) error {
+	if r.Method == http.MethodGet {
+		return nil
+	}
+	w.Header().Set("Allow", http.MethodGet)
+	return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method, resource, "",
+		"only GET is allowed", 0, false)
+}
+
+func (v *versions) moments(w http.ResponseWriter, r *http.Request) error {
+	if err := onlyGet(w, r, schema.GroupResource{}); err != nil {
+		return err
+	}
+	moments, err := v.storage.Moments(r.Context())
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	write(w, moments)
+	return nil
 }
 
 func (v *versions) serve(w http.ResponseWriter, r *http.Request) error {
@@ -50,10 +82,8 @@ func (v *versions) serve(w http.ResponseWriter, r *http.Request) error {
 	if ok {
 		resource.Group, resource.Resource = info.APIGroup, info.Resource
 	}
-	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", http.MethodGet)
-		return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method, resource, "",
-			"only GET is allowed", 0, false)
+	if err := onlyGet(w, r, resource); err != nil {
+		return err
 	}
 	if !ok || !info.IsResourceRequest || info.Subresource != "" {
 		return apierrors.NewBadRequest("a history has a path such as " + history.Path +
@@ -119,22 +149,6 @@ func write(w http.ResponseWriter, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	_ = json.NewEncoder(w).Encode(answer) // an error is the client's, which has gone
-}
-
-// serveMoments serves [history.MomentsPath].
-func (v *versions) serveMoments(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", http.MethodGet)
-		http.Error(w, "only GET is allowed", http.StatusMethodNotAllowed)
-		return
-	}
-	moments, err := v.storage.Moments(r.Context())
-	if err != nil {
-		responsewriters.ErrorNegotiated(apierrors.NewInternalError(err), v.serializer,
-			schema.GroupVersion{}, w, r)
-		return
-	}
-	write(w, moments)
 }
 
 // at serves one object as it was at a revision.

@@ -552,7 +552,7 @@ func testMany(t *testing.T, b *browser, s *server.Server) {
 	p.until(names + `.join() === "one-00999"`)
 }
 
-// testMoments goes back to what there was before a Deployment was scaled, and deleted.
+// testMoments goes back to what there was before a Deployment was deleted.
 func testMoments(t *testing.T, b *browser, k *kubectl.Kubectl) {
 	k.Run("create", "deployment", "past", "--image=past:1")
 	k.Run("rollout", "status", "deployment/past", "--timeout=60s")

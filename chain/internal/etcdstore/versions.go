@@ -317,10 +317,7 @@ const shortestMoment = 10 * time.Millisecond
 // Moments returns the times at which something was written that etcd still keeps, among those of
 // which the writer is known.
 func (b *Backend) Moments(ctx context.Context) ([]history.Moment, error) {
-	var moments []history.Moment
-	for each := shortestMoment; moments == nil; each *= 2 {
-		moments = b.writers.Moments(each, history.MaxMoments)
-	}
+	moments := b.writers.Moments(shortestMoment, history.MaxMoments)
 	var failed error
 	oldest := sort.Search(len(moments), func(i int) bool {
 		_, err := b.client.KV.Get(ctx, b.feed.prefix, clientv3.WithRev(moments[i].Revision),

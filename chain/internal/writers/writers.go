@@ -223,39 +223,69 @@ func (m *Memory) Before(at time.Time, limit int64) int64 {
 // writersOfMoment bounds the writers of a moment.
 const writersOfMoment = 8
 
-// Moments returns the revisions that are known as moments of a duration, the oldest first, or nil
-// if they are more than a number. What a file says of them may be about another etcd: see
-// [Memory.Of].
-func (m *Memory) Moments(each time.Duration, most int) []history.Moment {
+// written is a revision with its writer.
+type written struct {
+	revision, at int64
+	who          *history.Writer
+}
+
+// Moments returns the revisions that are known as moments of a duration, the oldest first. If they
+// are more than a number, the moments are longer. What a file says of them may be about another
+// etcd: see [Memory.Of].
+func (m *Memory) Moments(shortest time.Duration, most int) []history.Moment {
+	all := m.all()
+	for each := shortest; ; each *= 2 {
+		if moments, ok := moments(all, int64(each), most); ok {
+			return moments
+		}
+	}
+}
+
+// all returns all revisions that are known. Writers wait for what is done with the lock held, so it
+// is no more than a copy.
+func (m *Memory) all() []written {
 	if m.files != nil {
 		m.files.load()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	moments := []history.Moment{}
-	var end int64 // of the last moment
+	all := make([]written, 0, len(m.blocks)*block)
 	for _, b := range m.blocks {
 		for i, who := range b.who {
-			if who == nil {
-				continue
-			}
-			if at := b.times[i]; len(moments) == 0 || at >= end {
-				if len(moments) == most {
-					return nil
-				}
-				end = at - at%int64(each) + int64(each)
-				moments = append(moments, history.Moment{})
-			}
-			last := &moments[len(moments)-1]
-			last.Revision, last.Time = b.number*block+int64(i), time.Unix(0, b.times[i]).UTC()
-			last.Writes++
-			w := history.Writer{User: who.User, UserAgent: who.UserAgent}
-			if len(last.Writers) < writersOfMoment && !slices.Contains(last.Writers, w) {
-				last.Writers = append(last.Writers, w)
+			if who != nil {
+				all = append(all, written{b.number*block + int64(i), b.times[i], who})
 			}
 		}
 	}
-	return moments
+	return all
+}
+
+// moments divides revisions into moments, if they are no more than a number.
+func moments(all []written, each int64, most int) (list []history.Moment, ok bool) {
+	list = []history.Moment{}
+	var end int64 // of the last moment
+	var last *history.Moment
+	var before *history.Writer
+	for _, w := range all {
+		if last == nil || w.at >= end {
+			if len(list) == most {
+				return nil, false
+			}
+			list = append(list, history.Moment{})
+			last, before, end = &list[len(list)-1], nil, w.at-w.at%each+each
+		}
+		last.Revision, last.Time = w.revision, time.Unix(0, w.at).UTC()
+		last.Writes++
+		if w.who == before {
+			continue
+		}
+		before = w.who
+		one := history.Writer{User: w.who.User, UserAgent: w.who.UserAgent}
+		if len(last.Writers) < writersOfMoment && !slices.Contains(last.Writers, one) {
+			last.Writers = append(last.Writers, one)
+		}
+	}
+	return list, true
 }
 
 // Written reports whether this process has written a revision, and noted it.

@@ -103,3 +103,42 @@ func BenchmarkNote(b *testing.B) {
 		m.Note(ctx, revision, 1)
 	}
 }
+
+// However many revisions there are, they are divided into so many moments, and none is left out.
+func TestMoments(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var m Memory
+		if got := m.Moments(time.Second, 10); got == nil || len(got) != 0 {
+			t.Errorf("without revisions, the moments are %v", got)
+		}
+		const last = 3000
+		for revision := int64(1); revision <= last; revision++ {
+			m.Note(request(fmt.Sprintf("client-%d", revision%20)), revision, 1)
+			time.Sleep(700 * time.Millisecond)
+		}
+		for _, most := range []int{2, 10, 600, last} {
+			moments := m.Moments(10*time.Millisecond, most)
+			if len(moments) > most || len(moments) < most/3 {
+				t.Errorf("%d moments, want about %d", len(moments), most)
+			}
+			writes, before := 0, int64(0)
+			for _, one := range moments {
+				writes += one.Writes
+				if one.Revision != before+int64(one.Writes) {
+					t.Errorf("after revision %d, a moment is %+v", before, one)
+				}
+				before = one.Revision
+				if want := min(one.Writes, writersOfMoment); len(one.Writers) != want {
+					t.Errorf("a moment has %d writers, want %d", len(one.Writers), want)
+				}
+			}
+			if writes != last {
+				t.Errorf("%d writes are in moments, want %d", writes, last)
+			}
+		}
+		if shortest := m.Moments(10*time.Millisecond, last); len(shortest) != last {
+			t.Errorf("%d moments of ten milliseconds, want one for each revision", len(shortest))
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -67,11 +68,14 @@ func TestDashboardMoments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last := known[len(known)-1]; last.Revision <= secretAt || last.Writes < 1 ||
-		!slices.ContainsFunc(last.Writers, func(w history.Writer) bool {
-			return strings.HasPrefix(w.UserAgent, "apitest")
-		}) {
-		t.Errorf("the last moment is %+v", last)
+	deleted := slices.IndexFunc(known, func(m history.Moment) bool {
+		return m.Revision > secretAt && m.Writes > 0 &&
+			slices.ContainsFunc(m.Writers, func(w history.Writer) bool {
+				return strings.HasPrefix(w.UserAgent, "apitest")
+			})
+	})
+	if deleted < 0 {
+		t.Fatalf("of the moments %+v, none is that of the deletions", known)
 	}
 	if !slices.IsSortedFunc(known, func(a, b history.Moment) int {
 		return int(a.Revision - b.Revision)
@@ -82,9 +86,9 @@ func TestDashboardMoments(t *testing.T) {
 		Revision int64
 		People   []string
 	}](p, "/moments", nil)
-	if last := moments[len(moments)-1]; len(last.People) != 1 ||
-		last.People[0] != "apitest.test as kubernetes-super-admin" {
-		t.Errorf("on the page, the last moment is %+v", last)
+	if m := moments[deleted]; len(m.People) != 1 ||
+		m.People[0] != "apitest.test as kubernetes-super-admin" {
+		t.Errorf("on the page, the moment of the deletions is %+v", m)
 	}
 
 	at := func(q url.Values, revision string) string {
@@ -134,6 +138,10 @@ func TestDashboardMoments(t *testing.T) {
 	jane := kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient()
 	if err := jane.Post().AbsPath(history.MomentsPath).Do(t.Context()).Error(); err == nil {
 		t.Error("jane may post to the moments")
+	}
+	err = client.CoreV1().RESTClient().Post().AbsPath(history.MomentsPath).Do(t.Context()).Error()
+	if !apierrors.IsMethodNotSupported(err) {
+		t.Errorf("a post to the moments: %v", err)
 	}
 }
 

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -91,23 +91,24 @@ func (s *Server) serveKinds(w http.ResponseWriter, r *http.Request) {
 
 // serveNamespaces returns the names of the namespaces, as they are or were at a revision.
 func (s *Server) serveNamespaces(w http.ResponseWriter, r *http.Request) {
-	options := metav1.ListOptions{Limit: listLimit}
-	if at := r.URL.Query().Get("at"); at != "" {
-		options.ResourceVersion = at
-		options.ResourceVersionMatch = metav1.ResourceVersionMatchExact
+	selected, err := selectionOf(url.Values{
+		"version": {"v1"}, "resource": {"namespaces"}, "at": r.URL.Query()["at"],
+	})
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
 	}
-	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	list, err := s.metadata.Resource(namespaces).List(r.Context(), options)
+	t, err := s.list(r.Context(), selected)
 	if err != nil {
 		code := http.StatusBadGateway
-		if options.ResourceVersion != "" {
+		if selected.at != "" {
 			code = http.StatusBadRequest // it is no longer kept, or there has been none yet
 		}
 		refuse(w, code, "The namespaces cannot be listed: "+err.Error())
 		return
 	}
-	names := make([]string, len(list.Items))
-	for i, n := range list.Items {
+	names := make([]string, len(t.Rows))
+	for i, n := range t.Rows {
 		names[i] = n.Name
 	}
 	slices.Sort(names)

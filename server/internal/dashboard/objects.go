@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,14 +104,6 @@ func (s selection) path(namespace string) string {
 
 // secrets reports whether the objects are Secrets.
 func (s selection) secrets() bool { return s.resource.Resource == "secrets" }
-
-// atRevision completes the query of a list.
-func (s selection) atRevision(query url.Values) {
-	if s.at != "" {
-		query.Set("resourceVersion", s.at)
-		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
-	}
-}
 
 // ofThen returns an error unless a list, by its version, is of the revision that was asked for. An
 // extension API server may have other versions, or none.
@@ -229,33 +220,22 @@ func (s *Server) getObject(
 	if selected.at == "" {
 		return s.get(ctx, path.Join(selected.path(inside), selected.name), "", "application/json")
 	}
-	query := url.Values{"fieldSelector": {nameSelector(selected.name)}}
-	selected.atRevision(query)
-	body, err := s.get(ctx, selected.path(inside), query.Encode(), "application/json")
+	list, err := s.dynamic.Resource(selected.resource).Namespace(inside).
+		List(ctx, metav1.ListOptions{
+			FieldSelector: nameSelector(selected.name), ResourceVersion: selected.at,
+			ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		})
 	if err != nil {
 		return nil, err
 	}
-	var list struct {
-		metav1.TypeMeta
-		metav1.ListMeta `json:"metadata"`
-		Items           []map[string]any
-	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber()
-	if err := decoder.Decode(&list); err != nil {
-		return nil, fmt.Errorf("read the list: %w", err)
-	}
-	if err := selected.ofThen(list.ResourceVersion); err != nil {
+	if err := selected.ofThen(list.GetResourceVersion()); err != nil {
 		return nil, err
 	}
 	if len(list.Items) != 1 {
 		return nil, fmt.Errorf("%s %q was not there at revision %s",
 			selected.resource.GroupResource(), selected.name, selected.at)
 	}
-	// The objects in a list of built-in kinds do not say what they are.
-	one := list.Items[0]
-	one["apiVersion"], one["kind"] = list.APIVersion, strings.TrimSuffix(list.Kind, "List")
-	return json.Marshal(one)
+	return list.Items[0].MarshalJSON()
 }
 
 // object returns the selected object, without the data of a Secret.

@@ -54,7 +54,10 @@ func (s *Server) list(ctx context.Context, selected selection) (table, error) {
 	if selected.fields != "" {
 		query.Set("fieldSelector", selected.fields)
 	}
-	selected.atRevision(query)
+	if selected.at != "" {
+		query.Set("resourceVersion", selected.at)
+		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
+	}
 	accept := tableType
 	if selected.resource.Resource == "events" {
 		accept = "application/json" // a table does not have the times

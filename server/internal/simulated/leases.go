@@ -48,8 +48,16 @@ func (n *Nodes) renewLease(ctx context.Context, name string) (time.Duration, err
 	if isNew {
 		renewal = time.Duration(float64(renewal) * spread(index))
 	}
-	now := time.Now()
-	return max(1, now.Add(renewal).Truncate(leaseTick).Sub(now)), nil
+	return untilTick(time.Now(), renewal), nil
+}
+
+// untilTick returns a duration that ends at the last tick within another one, or that one if it has
+// none.
+func untilTick(now time.Time, d time.Duration) time.Duration {
+	if until := now.Add(d).Truncate(leaseTick).Sub(now); until > 0 {
+		return until
+	}
+	return d
 }
 
 // spread returns a number from 0 to 1. Those of any successive indices are evenly spread.

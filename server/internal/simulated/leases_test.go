@@ -85,3 +85,20 @@ func TestLeasesAreSpread(t *testing.T) {
 		}
 	}
 }
+
+// Leases are renewed together, none too late, and none again and again until the next tick.
+func TestLeasesAreRenewedTogether(t *testing.T) {
+	t.Parallel()
+	tick := time.Unix(1000, 0)
+	for _, c := range []struct{ after, renewal, want time.Duration }{
+		{0, 10 * time.Second, 10 * time.Second},
+		{time.Millisecond, 10 * time.Second, 10*time.Second - time.Millisecond},
+		{400 * time.Millisecond, 300 * time.Millisecond, 100 * time.Millisecond},
+		{100 * time.Millisecond, 300 * time.Millisecond, 300 * time.Millisecond},
+		{0, 300 * time.Millisecond, 300 * time.Millisecond},
+	} {
+		if got := untilTick(tick.Add(c.after), c.renewal); got != c.want {
+			t.Errorf("%s after a tick, %s becomes %s, want %s", c.after, c.renewal, got, c.want)
+		}
+	}
+}
