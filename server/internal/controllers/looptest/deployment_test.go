@@ -244,6 +244,38 @@ func TestDeploymentRecreate(t *testing.T) {
 	c.complete(2)
 }
 
+// While the status of an old set still counts pods, though they are gone, there is no new set: the
+// status of the Deployment would show both.
+func TestDeploymentRecreateCounts(t *testing.T) {
+	t.Parallel()
+	_, client := workloadtest.Alone(t) // nothing else counts pods
+	c := deploymentIn(t, client, workloadtest.Namespace)
+	d := deploymentOf(1)
+	d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+	deploymentRun(t, client)
+	c.Create(d)
+	c.Await("a set", func(*appsv1.Deployment) bool { return len(c.sets()) == 1 })
+	count := func(pods int) {
+		t.Helper()
+		workloadtest.Must(client.AppsV1().ReplicaSets(c.Namespace).Patch(t.Context(),
+			c.sets()["i:1"].Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"status":{"replicas":%d}}`, pods), metav1.PatchOptions{}, "status"))(t)
+	}
+	count(1)
+	c.Await("a pod", func(d *appsv1.Deployment) bool { return d.Status.Replicas == 1 })
+	c.Image("i:2")
+	c.Await("scaling", func(*appsv1.Deployment) bool { return *c.sets()["i:1"].Spec.Replicas == 0 })
+	c.Patch(`{"spec":{"minReadySeconds":1}}`)
+	c.Await("another look", func(d *appsv1.Deployment) bool {
+		return d.Status.ObservedGeneration == d.Generation
+	})
+	if _, ok := c.sets()["i:2"]; ok {
+		t.Error("there is a new set while the old one counts a pod")
+	}
+	count(0)
+	c.Await("a new set", func(*appsv1.Deployment) bool { return len(c.sets()) == 2 })
+}
+
 func TestDeploymentPauseAndScale(t *testing.T) {
 	t.Parallel()
 	// Pods with the second image never become ready.

@@ -122,9 +122,13 @@ func (o *rollout) recreate(ctx context.Context) error {
 	return o.finish(ctx)
 }
 
-// oldPodsLeft reports whether pods of old sets may still run, even if they are being deleted.
+// oldPodsLeft reports whether pods of old sets may still run, even if they are being deleted, or are
+// still counted: the status never shows old pods beside new ones.
 func (o *rollout) oldPodsLeft() bool {
 	for _, rs := range o.old {
+		if rs.Status.Replicas > 0 {
+			return true
+		}
 		// The index has these pods.
 		owned, _ := ownerrefs.Owned[*corev1.Pod](o.pods.GetIndexer(), rs.UID)
 		if slices.ContainsFunc(owned, func(p *corev1.Pod) bool { return !pods.Finished(p) }) {
