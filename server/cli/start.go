@@ -260,7 +260,10 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	}
 	o.warnShrinking(s.err)
 	ctx, stop := untilInterrupted(ctx)
+	var background sync.WaitGroup
+	defer background.Wait()
 	defer stop()
+	background.Go(func() { returnMemory(ctx) })
 	o.server.Log = setLogging(o.verbosity)
 	var notice string
 	if o.server.Listener, notice, err = o.listen(); err != nil {
