@@ -1,6 +1,13 @@
 package cli
 
-import "testing"
+import (
+	"context"
+	"runtime/metrics"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 // Memory is returned once after work, and not during it.
 func TestWorkRests(t *testing.T) {
@@ -26,4 +33,29 @@ func TestWorkRests(t *testing.T) {
 			t.Errorf("period %d: rests: %v", i, rests)
 		}
 	}
+}
+
+func TestReturnMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		collections := func() uint64 {
+			forced := []metrics.Sample{{Name: "/gc/cycles/forced:gc-cycles"}}
+			metrics.Read(forced)
+			return forced[0].Value.Uint64()
+		}
+		var returning sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		returning.Go(func() { returnMemory(ctx) })
+		var garbage []byte
+		for range workBytes >> 20 {
+			garbage = append(garbage[:0:0], make([]byte, 1<<20)...)
+		}
+		before := collections()
+		time.Sleep(6 * restPeriod) // other tests may allocate in some of the periods
+		if collections() == before {
+			t.Error("no garbage is collected at rest")
+		}
+		stop()
+		returning.Wait()
+	})
 }
