@@ -36,7 +36,7 @@ func newClient(server *etcdserver.EtcdServer, writer *storeWriter, f *faults) *c
 		kv = newStoreReader(server)
 	}
 	c.KV = clientv3.NewKVFromKVClient(kvClient{kv, f, watched}, c)
-	c.Watcher = newWatcher(server, f, watched)
+	c.Watcher = newWatcher(server, writer, f, watched)
 	c.Lease = clientv3.NewLeaseFromLeaseClient(leaseClient{leases, f}, c, time.Second)
 	return c
 }

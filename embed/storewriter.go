@@ -27,7 +27,8 @@ type storeWriter struct {
 	// A transaction in the store holds order for reading. Two kinds of change in the log hold it
 	// for writing, because they must not meet such a transaction: a transaction in the log compares
 	// before it locks the store, and the grant of a lease takes its locks in another order than a
-	// put. All other changes in the log lock the store first.
+	// put. All other changes in the log lock the store first. Watches hold it for writing to request
+	// progress.
 	order sync.RWMutex
 	ended bool // guarded by order
 }

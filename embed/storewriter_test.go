@@ -360,6 +360,42 @@ func TestTransactionsDuringStop(t *testing.T) {
 	}
 }
 
+// Transactions, snapshots and requests for the progress of watches do not wait for each other for
+// ever.
+func TestProgressDuringSnapshots(t *testing.T) {
+	t.Parallel()
+	e := startEphemeral(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	watched := e.Client().Watch(ctx, "/", clientv3.WithPrefix())
+	others.Go(func() {
+		for range watched {
+		}
+	})
+	others.Go(func() {
+		for ctx.Err() == nil {
+			e.server.KV().Commit()
+		}
+	})
+	others.Go(func() {
+		for ctx.Err() == nil {
+			if err := e.Client().RequestProgress(ctx); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i := range 2000 {
+		if _, err := e.writer.Txn(t.Context(), &pb.TxnRequest{
+			Compare: ifRevision("/"+strconv.Itoa(i), 0),
+			Success: []*pb.RequestOp{putValue("/"+strconv.Itoa(i), "1")},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	others.Wait()
+}
+
 // A snapshot of the store waits for a transaction that looks up a lease, and the transaction does
 // not wait for the snapshot.
 func TestLeasedTransactionsDuringSnapshots(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 // stream, and an event passes through five of them.
 type watcher struct {
 	server *etcdserver.EtcdServer
+	writer *storeWriter // nil if all changes go through the log
 	faults *faults
 	// watched is the latest revision that a watch has received.
 	watched *atomic.Int64
@@ -32,9 +33,11 @@ type watcher struct {
 	running sync.WaitGroup
 }
 
-func newWatcher(server *etcdserver.EtcdServer, f *faults, watched *atomic.Int64) *watcher {
+func newWatcher(
+	server *etcdserver.EtcdServer, writer *storeWriter, f *faults, watched *atomic.Int64,
+) *watcher {
 	return &watcher{
-		server: server, faults: f, watched: watched, open: map[*watch]struct{}{},
+		server: server, writer: writer, faults: f, watched: watched, open: map[*watch]struct{}{},
 		ended: make(chan struct{}),
 	}
 }
@@ -141,7 +144,7 @@ func (s *watch) run(ctx context.Context) {
 				return
 			}
 		case <-progress:
-			stream.RequestProgressAll()
+			s.requestProgress()
 		case <-ctx.Done():
 			return
 		case <-s.watcher.ended:
@@ -168,8 +171,19 @@ func (s *watch) report() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stream != nil {
-		s.stream.RequestProgressAll()
+		s.requestProgress()
 	}
+}
+
+// requestProgress meets no transaction in the store. The request locks the watches and then the
+// store, for reading, and a transaction the other way round. One of them would wait for ever if the
+// log, for a snapshot or a compaction, waited at the same time to lock the store for writing.
+func (s *watch) requestProgress() {
+	if w := s.watcher.writer; w != nil {
+		w.order.Lock()
+		defer w.order.Unlock()
+	}
+	s.stream.RequestProgressAll()
 }
 
 func (s *watch) forget() {
