@@ -24,12 +24,15 @@ type storeWriter struct {
 	storeReader
 	quota storage.Quota
 
-	// A transaction in the store holds order for reading. Two kinds of change in the log hold it
-	// for writing, because they must not meet such a transaction: a transaction in the log compares
-	// before it locks the store, and the grant of a lease takes its locks in another order than a
-	// put. All other changes in the log lock the store first. Watches hold it for writing to request
-	// progress.
-	order sync.RWMutex
+	// A transaction in the store holds order. Two kinds of change in the log hold it too, because
+	// they must not meet such a transaction: a transaction in the log compares before it locks the
+	// store, and the grant of a lease takes its locks in another order than a put. All other changes
+	// in the log lock the store first. Watches hold it to request progress.
+	//
+	// The store has locks of its own. But the end of a transaction passes one on while it holds
+	// another that the next transaction needs: with many at once, each would wait until the scheduler
+	// comes back to the one before.
+	order sync.Mutex
 	ended bool // guarded by order
 }
 
@@ -90,8 +93,8 @@ func (w *storeWriter) Txn(
 
 // inStore makes a transaction in the store. If it returns an error, nothing has changed.
 func (w *storeWriter) inStore(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	w.order.RLock()
-	defer w.order.RUnlock()
+	w.order.Lock()
+	defer w.order.Unlock()
 	if w.ended {
 		return nil, rpctypes.ErrGRPCStopped
 	}

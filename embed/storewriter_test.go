@@ -271,21 +271,21 @@ func TestReadsWaitForTransactions(t *testing.T) {
 	w := newStoreWriter(e.server)
 	w.KVClient = &member{answers: []answer{{revision: 1}}}
 	r, read := &pb.RangeRequest{Key: []byte("/a")}, make(chan error, 1)
-	w.order.RLock()
+	w.order.Lock()
+	began := make(chan struct{})
 	go func() {
+		close(began)
 		_, err := w.Range(t.Context(), r)
 		read <- err
 	}()
-	for len(read) == 0 && w.order.TryRLock() { // until the read waits
-		w.order.RUnlock()
+	<-began
+	for range 1000 {
 		runtime.Gosched()
+		if len(read) > 0 {
+			t.Fatalf("a read did not wait: %v", <-read)
+		}
 	}
-	select {
-	case err := <-read:
-		t.Errorf("a read did not wait: %v", err)
-	default:
-	}
-	w.order.RUnlock()
+	w.order.Unlock()
 	if err := <-read; err != nil {
 		t.Error(err)
 	}
@@ -298,7 +298,7 @@ func TestStopWaitsForTransactions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.writer.order.RLock()
+	e.writer.order.Lock()
 	stopped := make(chan error, 1)
 	go func() { stopped <- e.Stop(context.Background()) }()
 	<-e.Client().Ctx().Done() // the step before that of the server
@@ -310,7 +310,7 @@ func TestStopWaitsForTransactions(t *testing.T) {
 		default:
 		}
 	}
-	e.writer.order.RUnlock()
+	e.writer.order.Unlock()
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
