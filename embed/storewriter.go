@@ -25,13 +25,13 @@ type storeWriter struct {
 	quota storage.Quota
 
 	// A transaction in the store holds order. Two kinds of change in the log hold it too, because
-	// they must not meet such a transaction: a transaction in the log compares before it locks the
-	// store, and the grant of a lease takes its locks in another order than a put. All other changes
-	// in the log lock the store first. Watches hold it to request progress.
+	// they must not meet such a transaction: a transaction in the log compares before it locks
+	// the store, and the grant of a lease takes its locks in another order than a put. All other
+	// changes in the log lock the store first. Watches hold it to request progress.
 	//
 	// The store has locks of its own. But the end of a transaction passes one on while it holds
-	// another that the next transaction needs: with many at once, each would wait until the scheduler
-	// comes back to the one before.
+	// another that the next transaction needs: with many at once, each would wait until the
+	// scheduler comes back to the one before.
 	order sync.Mutex
 	ended bool // guarded by order
 }

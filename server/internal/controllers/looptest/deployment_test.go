@@ -259,7 +259,8 @@ func TestDeploymentRecreateCounts(t *testing.T) {
 		t.Helper()
 		workloadtest.Must(client.AppsV1().ReplicaSets(c.Namespace).Patch(t.Context(),
 			c.sets()["i:1"].Name, types.MergePatchType,
-			fmt.Appendf(nil, `{"status":{"replicas":%d}}`, pods), metav1.PatchOptions{}, "status"))(t)
+			fmt.Appendf(nil, `{"status":{"replicas":%d}}`, pods),
+			metav1.PatchOptions{}, "status"))(t)
 	}
 	count(1)
 	c.Await("a pod", func(d *appsv1.Deployment) bool { return d.Status.Replicas == 1 })

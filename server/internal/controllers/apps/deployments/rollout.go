@@ -122,8 +122,8 @@ func (o *rollout) recreate(ctx context.Context) error {
 	return o.finish(ctx)
 }
 
-// oldPodsLeft reports whether pods of old sets may still run, even if they are being deleted, or are
-// still counted: the status never shows old pods beside new ones.
+// oldPodsLeft reports whether pods of old sets may still run, even if they are being deleted, or
+// are still counted: the status never shows old pods beside new ones.
 func (o *rollout) oldPodsLeft() bool {
 	for _, rs := range o.old {
 		if rs.Status.Replicas > 0 {
