@@ -19,7 +19,7 @@ func newHeadroom() []byte { return make([]byte, 48<<20) }
 func returnMemory(ctx context.Context) {
 	ticker := time.NewTicker(restPeriod)
 	defer ticker.Stop()
-	allocated := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	heap := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	var w work
 	for {
 		select {
@@ -27,8 +27,8 @@ func returnMemory(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		metrics.Read(allocated)
-		if w.rests(allocated[0].Value.Uint64()) {
+		metrics.Read(heap)
+		if w.rests(heap[0].Value.Uint64(), heap[1].Value.Uint64()) {
 			debug.FreeOSMemory()
 		}
 	}
@@ -40,8 +40,8 @@ const (
 	// restBytes is what a process at rest allocates at most in a period. A sandbox that nobody uses
 	// allocates less, one that renews the leases of thousands of nodes more.
 	restBytes = 16 << 20
-	// workBytes is what must have been allocated since memory was last returned: so much costs more
-	// than to collect and to get the memory again.
+	// workBytes is what must have been allocated since memory was last returned, and as much as is
+	// live: after that, Go collects garbage too.
 	workBytes = 256 << 20
 )
 
@@ -52,9 +52,10 @@ type work struct {
 }
 
 // rests reports at the end of a period whether the process has come to rest after work, if it has
-// allocated so much by now. Then memory counts as returned.
-func (w *work) rests(allocated uint64) bool {
-	rests := allocated-w.before < restBytes && allocated-w.returned >= workBytes
+// allocated so much by now, and so much was live after the last collection. Then memory counts as
+// returned.
+func (w *work) rests(allocated, live uint64) bool {
+	rests := allocated-w.before < restBytes && allocated-w.returned >= max(workBytes, live)
 	w.before = allocated
 	if rests {
 		w.returned = allocated
