@@ -106,27 +106,35 @@ func (q *quota) replaced(ctx context.Context, key string, value []byte) (int64, 
 	return int64(len(found.Kvs[0].Value)), nil
 }
 
-// admit returns an error if there is no room for a value that replaces one of some bytes.
+// admit returns an error if there is no room for a value that replaces one of some bytes. It waits
+// until room has been made once since the value came. What others write meanwhile, such as leases,
+// would promise a little room for ever.
 func (q *quota) admit(ctx context.Context, value []byte, replaced int64) error {
 	if q.database == nil {
 		return nil
 	}
 	size := int64(len(value))
+	var waited, made bool
 	for {
 		r := q.database.Room()
 		if !r.nearlyFull(size) {
 			return nil
 		}
 		full := r.full(size)
-		made := q.makeRoom(full)
-		if !full || isAllowedWhenFull(ctx, size, replaced, r) {
-			return nil
-		}
-		if made == nil {
+		waits := full && !isAllowedWhenFull(ctx, size, replaced, r)
+		if waits && made {
 			return refuseFull(r, size)
 		}
+		making, started := q.makeRoom(full)
+		if !waits {
+			return nil
+		}
+		if making == nil {
+			return refuseFull(r, size)
+		}
+		waited, made = true, started || waited
 		select {
-		case <-made:
+		case <-making:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-q.ctx.Done():
@@ -169,15 +177,15 @@ func (q *quota) wrote(size int64) {
 }
 
 // makeRoom makes room in the background, if that promises some. It returns a channel that is closed
-// after that, or nil if there is nothing to gain. Unless the database is full, there is enough to
-// gain only from time to time.
-func (q *quota) makeRoom(full bool) <-chan struct{} {
+// after that, or nil if there is nothing to gain, and whether it is this call that makes it. Unless
+// the database is full, there is enough to gain only from time to time.
+func (q *quota) makeRoom(full bool) (made <-chan struct{}, started bool) {
 	q.mu.Lock()
 	enough := q.changed && (full || q.written >= q.database.Room().Quota/64)
 	making := q.making
 	q.mu.Unlock()
 	if making != nil || !enough {
-		return making
+		return making, false
 	}
 	return q.run("Making room in the database", func(ctx context.Context) error {
 		oldest, err := q.database.MakeRoom(ctx)
@@ -189,12 +197,14 @@ func (q *quota) makeRoom(full bool) <-chan struct{} {
 }
 
 // run runs a task in the background, after a pause. It returns a channel that is closed after that.
-// If a task is running, it is that one's.
-func (q *quota) run(what string, task func(context.Context) error) <-chan struct{} {
+// If a task is running, it is that one's, and nothing is started.
+func (q *quota) run(
+	what string, task func(context.Context) error,
+) (ended <-chan struct{}, started bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.making != nil || q.ctx.Err() != nil {
-		return q.making
+		return q.making, false
 	}
 	done := make(chan struct{})
 	q.making = done
@@ -215,7 +225,7 @@ func (q *quota) run(what string, task func(context.Context) error) <-chan struct
 		q.making, q.ended = nil, time.Now()
 		q.mu.Unlock()
 	})
-	return done
+	return done, true
 }
 
 // refuseFull returns the error of a write of some bytes for which the database has no room.

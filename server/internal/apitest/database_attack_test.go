@@ -21,9 +21,11 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// megabyte is a value of a megabyte, which differs for each number.
-func megabyte(i int) map[string]string {
-	return map[string]string{"a": fmt.Sprint(i, strings.Repeat("Q", 1_000_000))}
+// large is what a ConfigMap has in these tests: a quarter of a megabyte, which differs for each
+// number. Etcd's database file gets the neighbours of an object anew with each update, so there is
+// much more to remove if they are larger, which takes the race detector minutes.
+func large(i int) map[string]string {
+	return map[string]string{"a": fmt.Sprint(i, strings.Repeat("Q", 250_000))}
 }
 
 // room returns how full the database of a control plane is.
@@ -40,14 +42,14 @@ func room(t *testing.T, client kubernetes.Interface) (r embed.Room) {
 	return r
 }
 
-// fill creates ConfigMaps of a megabyte, with numbers from first to last, until one is refused. It
-// returns how many have been created, and the error. That etcd gives up a write after some seconds,
-// because the disk is busy, is no refusal.
+// fill creates large ConfigMaps, with numbers from first to last, until one is refused. It returns
+// how many have been created, and the error. That etcd gives up a write after some seconds, because
+// the disk is busy, is no refusal.
 func fill(t *testing.T, client kubernetes.Interface, first, last int) (n int, err error) {
 	t.Helper()
 	for i := first; i <= last; i++ {
 		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: megabyte(i),
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", i)}, Data: large(i),
 		}, metav1.CreateOptions{})
 		switch {
 		case err == nil:
@@ -76,7 +78,7 @@ func TestAttackUpdatesFillDatabase(t *testing.T) {
 	const updates = 150
 	for _, dir := range []string{"", t.TempDir()} {
 		_, client := quiet(t, func(o *server.Options) {
-			o.DataDir, o.QuotaBackendBytes = dir, 32<<20
+			o.DataDir, o.QuotaBackendBytes = dir, 16<<20
 		})
 		maps := client.CoreV1().ConfigMaps("default")
 		object, err := maps.Create(t.Context(), &corev1.ConfigMap{
@@ -86,14 +88,14 @@ func TestAttackUpdatesFillDatabase(t *testing.T) {
 			if err != nil {
 				t.Fatalf("update %d: %v", i, err)
 			}
-			object.Data = megabyte(i)
+			object.Data = large(i)
 			object, err = maps.Update(t.Context(), object, metav1.UpdateOptions{})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := room(t, client); r.Quota != 32<<20 || r.File > r.Limit {
-			t.Errorf("after %d updates of a megabyte: %+v", updates, r)
+		if r := room(t, client); r.Quota != 16<<20 || r.File > r.Limit {
+			t.Errorf("after %d updates: %+v", updates, r)
 		}
 	}
 }
@@ -109,15 +111,15 @@ func TestAttackObjectsFillDatabase(t *testing.T) {
 	for _, name := range []string{"finalized", "shrinking"} {
 		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/wait"}},
-			Data:       megabyte(0),
+			Data:       large(0),
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n, err := fill(t, client, 1, 40)
+	n, err := fill(t, client, 1, 160)
 	expectFull(t, err)
-	if n < 10 {
-		t.Errorf("only %d MB of 24 MiB are used", n)
+	if n < 40 {
+		t.Errorf("only %d objects of a quarter of a megabyte fit into 24 MiB", n)
 	}
 
 	if list, err := maps.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) < n {
@@ -141,7 +143,7 @@ func TestAttackObjectsFillDatabase(t *testing.T) {
 		}
 	}
 	// Now there is room for some.
-	more, err := fill(t, client, 101, 140)
+	more, err := fill(t, client, 201, 360)
 	expectFull(t, err)
 	if more == 0 {
 		t.Error("nothing can be created although objects have been deleted")
